@@ -23,6 +23,7 @@ from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
 from emberkeep.jobs.progress.history import HistoryPage, Selection
+from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.trend import Trend
 from emberkeep.jobs.progress.work import AttemptWork
@@ -549,6 +550,7 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     late_rows: int = 0  # that the newest batch dropped, because they came after the watermark
     state_commit_ms: int = 0  # of the newest batch, added over its tasks
     totals: QueryTotals | None = None  # of the attempt; None if they are not counted
+    sources: tuple[SourceProgress, ...] = ()  # of the newest report, without offsets
 
     @property
     def is_waiting(self) -> bool:

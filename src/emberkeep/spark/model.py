@@ -9,7 +9,7 @@ from typing import Protocol
 
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.executors.allocation import DynamicAllocation
 from emberkeep.spark.java import JavaRuntime
@@ -154,6 +154,7 @@ class ObservedQuery:
     backlog_rows: int | None = None
     late_rows: int = 0
     state_commit_ms: int = 0
+    sources: tuple[SourceProgress, ...] = ()  # of the newest report, without offsets
     reports: tuple[ProgressRecord, ...] = ()  # new ones, oldest first
 
 

@@ -39,6 +39,7 @@ from tests.unit.rest.fake_gateway import (
 from tests.unit.rest.server import ListedLogs, MemoryProgress, Site, running_site
 
 BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
+JOINED = job_id(4)  # a stream with two sources
 
 LOG_ID = "driver-stderr.1"
 _RECORD = (
@@ -69,7 +70,8 @@ def large_site(jobs: int, nodes: int, log_bytes: int) -> Iterator[tuple[Site, Jo
 
         async def serve() -> None:
             progress, busy = MemoryProgress(), Stream(clock.now_ms)
-            progress.logs = {IDLE: Stream(clock.now_ms).log, BUSY: busy.log}
+            joined = Stream(clock.now_ms, joins=True)
+            progress.logs = {IDLE: Stream(clock.now_ms).log, BUSY: busy.log, JOINED: joined.log}
             events = {str(job): event_lines(job, NOW_MS) for job in (BATCH, IDLE, BUSY)}
             async with (
                 running_site(

@@ -12,10 +12,12 @@ from emberkeep.base.ids import JobId
 from emberkeep.chronicle.lines import encode_line
 from emberkeep.chronicle.occurrence import Occurrence, What, occurrence_id
 from emberkeep.jobs.progress.history import RECORDS_KEPT, ProgressLog
+from emberkeep.jobs.progress.records import SourceProgress
 from tests.support.progress.records import RECORD
 
 EVENTS: Final = 300  # that are kept of a job
 BATCH_MS: Final = 10_000
+FILES: Final = "FileStreamSource[file:/data/warehouse/customers/incoming/2026/regions-of-the-north]"
 _STATE_ROWS, _STATE_BYTES = 20_000, 8 * 1024**2
 _CYCLE: Final[tuple[tuple[What, str, dict[str, str]], ...]] = (
     (What.ATTEMPT_STARTED, "the driver has started", {}),
@@ -58,10 +60,14 @@ def event_lines(job_id: JobId, now_ms: int) -> list[bytes]:
 
 
 class Stream:
-    """The query of a job, with a batch every BATCH_MS. ``now_ms`` tells the time."""
+    """The query of a job, with a batch every BATCH_MS. ``now_ms`` tells the time.
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    ``joins``: it reads a file source, whose offsets are no numbers, together with Kafka's.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, joins: bool = False) -> None:
         self.log = ProgressLog()
+        self._joins = joins
         self._now_ms = now_ms
         self._batches = itertools.count()
         for number in range(RECORDS_KEPT):
@@ -94,5 +100,9 @@ class Stream:
             state_bytes=_STATE_BYTES + 15_000 * number,
             watermark_ms=triggered_ms - 10_000 - int(4_000 * swing),
         )
+        if self._joins:
+            files = SourceProgress(description=FILES, rows=500, input_rate=50.0, processed_rate=300.0 + 100 * swing)
+            kafka = msgspec.structs.replace(record.sources[0], backlog_rows=int(4_000 * swing))
+            record = msgspec.structs.replace(record, sources=(kafka, files))
         self.log.add([record], triggered_ms + record.duration_ms)
         return number

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.integration.console.browser import Window, window_with_token
-from tests.integration.console.large_site import BATCH, BUSY, NEEDLE, large_site
+from tests.integration.console.browser import PHONE, Window, window_with_token
+from tests.integration.console.large_site import BATCH, BUSY, JOINED, NEEDLE, large_site
 from tests.unit.rest.server import TOKEN, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -112,6 +113,27 @@ def test_the_zoom_and_the_query_are_in_the_address(opened: Window) -> None:
     page.wait_for_function("location.search.includes('plot-from=')")
     page.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + 40)
     page.wait_for_function("!location.search.includes('plot-from=')")
+
+
+def test_a_stream_with_two_sources_has_a_line_for_each(opened: Window) -> None:
+    page = opened.page
+    opened.open(f"/jobs/{JOINED}")
+    plot = page.locator("[data-plot=source-backlog]")
+    plot.locator("canvas").first.wait_for()
+    expect(plot.locator(".plot-entry")).to_have_text([re.compile(r"^KafkaV2.* \d+"), re.compile(r"^FileStream.* –$")])
+    expect(page.locator("[data-plot=source-rate] .plot-entry")).to_have_count(2)
+    expect(page.locator("[data-plot=backlog]")).to_have_count(0)  # it is unknown of the files
+    opened.sees("the source with the largest backlog is KafkaV2[Subscribe[clicks]]", "#stream-newest")
+    page.locator("#streams summary").click()
+    opened.sees("– (KafkaV2[Subscribe[clicks]]", "#stream-table")
+    assert not opened.accessibility_problems()
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    opened.open(f"/jobs/{JOINED}")
+    plot.locator("canvas").first.wait_for()
+    assert not opened.is_too_wide()
+    opened.open(f"/jobs/{BUSY}")
+    page.locator("[data-plot=backlog] canvas").first.wait_for()
+    expect(plot).to_have_count(0)
 
 
 def test_the_ways_in_and_out_are_accessible(opened: Window) -> None:

@@ -35,6 +35,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
+from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork, ExecutorWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
@@ -493,6 +494,12 @@ def _query() -> QueryProgress:
         state_commit_ms=120,
         totals=QueryTotals(
             batches=42, duration_ms=84_000, late_rows=17, phases={"addBatch": 70_000, "walCommit": 9_000}
+        ),
+        sources=(
+            SourceProgress(
+                description="KafkaV2[Subscribe[delays]]", input_rate=1500.5, processed_rate=1000.0, backlog_rows=1_000
+            ),
+            SourceProgress(description="KafkaV2[Subscribe[delays]]", input_rate=548.0, backlog_rows=200),
         ),
     )
 

@@ -16,8 +16,10 @@ RECORDS = """
 const record = (at, run) => ({
   "batch-id": 7, "run-id": run, triggered: at, duration: 800, rows: 500, "late-rows": 3,
   phases: { addBatch: 600, walCommit: 40, unheardOf: 10, triggerExecution: 790 },
-  "backlog-rows": 1250, "backlog-seconds": 2, watermark: at - 10000,
+  "backlog-rows": 1250, "backlog-seconds": 2, watermark: at - 10000, sources: [source("clicks", 1250)],
 });
+const source = (description, rows) => ({ description, "backlog-rows": rows });
+const several = (...sources) => [{ ...record(3000, "b"), "backlog-rows": null, sources }];
 const records = [record(1000, "a"), record(2000, "a"), record(9000, "b")];
 """
 
@@ -73,6 +75,32 @@ def test_the_newest_batch_is_described_in_a_sentence(evaluated: Any) -> None:
         "Batch 7, 5.0 s ago: 500 rows in 800 ms · backlog 1\u202f250 rows (2.0 s of work) · "
         "watermark 15.0 s behind now · 3 late rows dropped"
     )
+
+
+def test_a_query_with_one_source_has_no_plots_by_source(evaluated: Any) -> None:
+    assert evaluated("stream_series.sourceNames(records)") == []
+    assert evaluated("stream_series.backlogs(records[0])") == "1\u202f250"
+
+
+def test_each_source_has_a_line_of_its_own(evaluated: Any) -> None:
+    joined = "several(source('clicks', 100), source('clicks', 30), source('rates', null))"
+    names = "stream_series.sourceNames([...records, ...found])"
+    assert evaluated(f"((found) => {names})({joined})") == ["clicks", "clicks (2)", "rates"]
+    of_source = (
+        "['clicks', 'clicks (2)', 'rates', 'gone'].map((name) => stream_series.ofSource(one, name, 'backlog-rows'))"
+    )
+    assert evaluated(f"(([one]) => {of_source})({joined})") == [100, 30, None, None]
+    assert evaluated(f"stream_series.backlogs({joined}[0])") == "– (clicks 100, clicks (2) 30, rates –)"
+    assert evaluated(f"stream_series.summary({joined}[0], 6000)").endswith(
+        "the source with the largest backlog is clicks: 100 rows · watermark 13.0 s behind now · 3 late rows dropped"
+    )
+
+
+def test_the_number_and_the_names_of_sources_are_bounded(evaluated: Any) -> None:
+    many = "several(...Array.from({ length: 20 }, (_, n) => source(`${n}`, n)))"
+    assert evaluated(f"stream_series.sourceNames({many}).length") == 8
+    short = evaluated("stream_series.shortName(`FileStreamSource[file:/${'x'.repeat(200)}/orders]`)")
+    assert (len(short), short[:12], short[-9:]) == (48, "FileStreamSo", "x/orders]")
 
 
 def _marks(*moments_ms: int, kind: str = "savepoint", message: str = "a savepoint is complete") -> str:

@@ -45,6 +45,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
             backlog_rows=query.backlog_rows,
             late_rows=query.late_rows,
             state_commit_ms=query.state_commit_ms,
+            sources=query.sources,
         )
         for query in seen
         if query.is_active

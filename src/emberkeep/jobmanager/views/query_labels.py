@@ -1,12 +1,13 @@
-"""Labels of streaming queries: names where there are any, each at most once in a job."""
+"""Labels of streaming queries and their sources: names where there are any, each at most once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.protocol.messages import QueryProgress
 
-_LONGEST = 120  # characters of a query's name
+_LONGEST = 120  # characters of a name
 _ID = 8  # characters of a query's id that tell it from another of the same name
 
 
@@ -24,6 +25,18 @@ def query_labels(queries: Iterable[QueryProgress]) -> Iterator[tuple[str, QueryP
         if label not in used:
             used.add(label)
             yield label, query
+
+
+def source_labels(sources: Iterable[SourceProgress]) -> Iterator[tuple[str, SourceProgress]]:
+    """Yield each source of a query with its label: its description, with a number if another source has the same."""
+    used: set[str] = set()
+    for source in sources:
+        label, number = source.description[:_LONGEST], 1
+        while label in used:
+            number += 1
+            label = f"{source.description[:_LONGEST]} ({number})"
+        used.add(label)
+        yield label, source
 
 
 def _name(query: QueryProgress) -> str:

@@ -20,7 +20,7 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
 
     Offsets are JSON as Spark reports them; "" if Spark reports none, if the offset is longer than OFFSET_LIMIT, or if
     the record is not the newest of its query. ``backlog_rows``: rows that were available and not yet read; None if the
-    offsets do not say.
+    offsets do not say. The last of SOURCES_KEPT stands for all others of a query that has more.
     """
 
     description: str
@@ -31,6 +31,14 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
     end_offset: str = ""
     latest_offset: str = ""
     backlog_rows: int | None = None
+
+    @property
+    def backlog_seconds(self) -> float | None:
+        """How long the backlog takes at the rate at which this source is processed; None if that is unknown."""
+        return seconds_for(self.backlog_rows, self.processed_rate)
+
+    def without_offsets(self) -> SourceProgress:
+        return msgspec.structs.replace(self, start_offset="", end_offset="", latest_offset="")
 
 
 class ProgressRecord(Compatible, frozen=True, kw_only=True):
@@ -78,9 +86,7 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
 
     def without_offsets(self) -> ProgressRecord:
         """Return the record as it is kept once a newer one of its query has come."""
-        bare = tuple(
-            msgspec.structs.replace(source, start_offset="", end_offset="", latest_offset="") for source in self.sources
-        )
+        bare = tuple(source.without_offsets() for source in self.sources)
         return self if bare == self.sources else msgspec.structs.replace(self, sources=bare)
 
 

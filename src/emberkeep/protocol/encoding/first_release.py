@@ -39,7 +39,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
         *("least_slots", "reclaim", "given_back"),
     ),
     messages.OfferSlotsReply: ("later",),
-    messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms", "totals"),
+    messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms", "totals", "sources"),
     messages.RegisterJobMaster: ("lineage", "known_epoch"),
     messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
     messages.ReportOutcome: ("lineage", "known_epoch"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.jobs.progress.history import HistoryPage
-from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress, seconds_for
+from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.protocol.progress.rest_history import ProgressHistory, ProgressInfo, QueryWithHistory, SourceInfo
 from emberkeep.protocol.progress.rest_work import StageInfo, WorkInfo
@@ -106,5 +106,5 @@ def _source(source: SourceProgress) -> SourceInfo:
         end_offset=source.end_offset,
         latest_offset=source.latest_offset,
         backlog_rows=source.backlog_rows,
-        backlog_seconds=seconds_for(source.backlog_rows, source.processed_rate),
+        backlog_seconds=source.backlog_seconds,
     )

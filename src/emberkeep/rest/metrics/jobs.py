@@ -23,6 +23,7 @@ from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
+from emberkeep.rest.metrics.sources import source_metrics
 
 _JOB, _QUERY = "job", "query"
 
@@ -232,6 +233,7 @@ class JobMetrics(Collector):
             for query in self._queries:
                 _add(family, [query.job.job_id, query.label], value(query))
             yield family
+        yield from source_metrics((each.job.job_id, each.label, each.progress.sources) for each in self._queries)
         yield from self._counted_by_queries()
         left_out = GaugeMetricFamily(
             "emberkeep_metrics_left_out",

@@ -60,7 +60,7 @@ def progress_record(report: Report, interval_ms: int = 0) -> ProgressRecord:
         state_commit_ms=_sum(operators, "commitTimeMs"),
         late_rows=_sum(operators, "numRowsDroppedByWatermark"),
         watermark_ms=unix_ms((report.get("eventTime") or {}).get("watermark")) or None,  # 1970: none yet
-        sources=tuple(_source(source) for source in (report.get("sources") or ())[:SOURCES_KEPT]),
+        sources=_sources([_source(source) for source in report.get("sources") or ()]),
         interval_ms=interval_ms,
     )
 
@@ -84,6 +84,22 @@ def rate(value: Any) -> float:
 
 def _sum(operators: Any, field: str) -> int:
     return sum(int(operator.get(field, 0)) for operator in operators)
+
+
+def _sources(sources: list[SourceProgress]) -> tuple[SourceProgress, ...]:
+    """Return at most SOURCES_KEPT; the last one stands for all others, so that sums over the sources stay right."""
+    if len(sources) <= SOURCES_KEPT:
+        return tuple(sources)
+    kept, others = sources[: SOURCES_KEPT - 1], sources[SOURCES_KEPT - 1 :]
+    backlogs = [source.backlog_rows for source in others if source.backlog_rows is not None]
+    together = SourceProgress(
+        description=f"{len(others)} more sources",
+        rows=sum(source.rows for source in others),
+        input_rate=sum(source.input_rate for source in others),
+        processed_rate=sum(source.processed_rate for source in others),
+        backlog_rows=sum(backlogs) if len(backlogs) == len(others) else None,
+    )
+    return (*kept, together)
 
 
 def _source(source: Report) -> SourceProgress:

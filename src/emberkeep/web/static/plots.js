@@ -76,6 +76,10 @@ export class Plots {
 
   #show(plot) {
     const series = plot.series(this.#records);
+    if (series.length === 0) {
+      if (this.#drawn.has(plot.id)) this.#remove(plot.id);
+      return;
+    }
     const columns = series.map((one) => column(this.#found, one.value));
     const known = columns.some((values) => values.some((value) => value !== null && (value !== 0 || !plot.onlyIfUsed)));
     const drawn = this.#drawn.get(plot.id);

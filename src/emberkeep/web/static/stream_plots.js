@@ -2,7 +2,14 @@
 
 import { bytes, count, seconds } from "./formats.js";
 import { Plots } from "./plots.js";
-import { phaseNames, phaseSeconds } from "./stream_series.js";
+import { ofSource, phaseNames, phaseSeconds, shortName, sourceNames } from "./stream_series.js";
+
+// One line for each source of a query that has several.
+function bySource(id, title, text, field) {
+  const series = (records) =>
+    sourceNames(records).map((name) => ({ label: shortName(name), value: (record) => ofSource(record, name, field) }));
+  return { id, title, left: text, series };
+}
 
 const PLOTS = [
   {
@@ -50,6 +57,9 @@ const PLOTS = [
       { label: "time to process it", value: (record) => record["backlog-seconds"], right: true },
     ],
   },
+  bySource("source-rate", "Rows per second by source", count, "input-rows-per-second"),
+  bySource("source-backlog", "Backlog by source, in rows", count, "backlog-rows"),
+  bySource("source-wait", "Time to process the backlog, by source", seconds, "backlog-seconds"),
 ];
 
 // `elements`: see Plots.

@@ -6,6 +6,8 @@ import { count, seconds } from "./formats.js";
 const PHASE_ORDER = ["latestOffset", "getOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitBatch", "commitOffsets"];
 const WHOLE = "triggerExecution";
 const REST = "other";
+const SOURCES = 8; // as many as there are colours
+const LONGEST = 48; // characters of a source's name in a legend
 
 // The moments of the records in seconds. Between two runs of a query comes a moment without values, so that no line
 // joins them. A moment without values at `until`, in milliseconds, follows if the last batch began before.
@@ -38,6 +40,51 @@ export function phaseSeconds(record, name) {
   return Math.max(0, (record.phases[WHOLE] ?? record.duration) - covered) / 1000;
 }
 
+// The names of the sources of these records, those of the newest record first: what Spark calls them, with a number
+// where several have the same name. Nothing if no record has two sources: the plots of the whole query show them.
+export function sourceNames(records) {
+  if (!records.some((record) => record.sources.length > 1)) return [];
+  const found = new Set();
+  for (let index = records.length - 1; index >= 0 && found.size < SOURCES; index -= 1) {
+    for (const name of named(records[index]).keys()) found.add(name);
+  }
+  return [...found].slice(0, SOURCES);
+}
+
+const known = new WeakMap(); // the sources of a record by name; each plot asks for them
+
+function named(record) {
+  if (!known.has(record)) {
+    const sources = new Map();
+    for (const source of record.sources) {
+      let name = source.description;
+      for (let number = 2; sources.has(name); number += 1) name = `${source.description} (${number})`;
+      sources.set(name, source);
+    }
+    known.set(record, sources);
+  }
+  return known.get(record);
+}
+
+// A number of one source in a record; null if the record does not have this source.
+export function ofSource(record, name, field) {
+  return named(record).get(name)?.[field] ?? null;
+}
+
+// Long names, such as those with paths, lose their middle.
+export function shortName(name) {
+  const half = (LONGEST - 1) / 2;
+  return name.length <= LONGEST ? name : `${name.slice(0, Math.ceil(half))}…${name.slice(-Math.floor(half))}`;
+}
+
+// The backlogs of a record in a cell of a table: that of the query, and those of its sources if it has several.
+export function backlogs(record) {
+  const rows = count(record["backlog-rows"]);
+  if (record.sources.length < 2) return rows;
+  const parts = [...named(record)].map(([name, source]) => `${shortName(name)} ${count(source["backlog-rows"])}`);
+  return `${rows} (${parts.join(", ")})`;
+}
+
 // For each column the sum of itself and of those before it.
 export function stacked(columns) {
   const sums = [];
@@ -57,6 +104,14 @@ export function summary(record, now) {
   if (record["backlog-rows"] !== null) {
     const wait = record["backlog-seconds"];
     parts.push(`backlog ${count(record["backlog-rows"])} rows${wait === null ? "" : ` (${seconds(wait)} of work)`}`);
+  }
+  if (record.sources.length > 1) {
+    const behind = [...named(record)].filter(([, source]) => source["backlog-rows"] > 0);
+    behind.sort(([, one], [, other]) => other["backlog-rows"] - one["backlog-rows"]);
+    if (behind.length > 0) {
+      const [name, source] = behind[0];
+      parts.push(`the source with the largest backlog is ${shortName(name)}: ${count(source["backlog-rows"])} rows`);
+    }
   }
   if (record.watermark !== null) parts.push(`watermark ${seconds(Math.max(0, now - record.watermark) / 1000)} behind now`);
   if (record["late-rows"] > 0) parts.push(`${count(record["late-rows"])} late rows dropped`);

@@ -4,7 +4,7 @@
 import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
-import { rows, summary } from "./stream_series.js";
+import { backlogs, rows, summary } from "./stream_series.js";
 import { fill } from "./table_rows.js";
 
 const MOST = 1000; // records that are kept and drawn
@@ -89,7 +89,7 @@ function numbers(record, marks) {
     ["State commit", seconds(record["state-commit-duration"] / 1000)],
     ["Watermark gap", gap === null ? "–" : seconds(gap / 1000)],
     ["Late rows", count(record["late-rows"])],
-    ["Backlog", count(record["backlog-rows"])],
+    ["Backlog", backlogs(record), record.sources.length > 1 ? "hint" : undefined],
     ["Events since", marks.map(markText).join("; ") || "–", "hint"],
   ];
 }

@@ -13,6 +13,7 @@ from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
@@ -38,7 +39,7 @@ def values(registry: CollectorRegistry, prefix: str, *, counters: bool = True) -
     """Values by the rest of the name; each name has one series."""
     found: dict[str, float] = {}
     for family in registry.collect():
-        if family.type == "counter" and not counters:
+        if (family.type == "counter" and not counters) or family.name.startswith("emberkeep_query_source_"):
             continue
         for sample in family.samples:
             if sample.name.startswith(prefix):
@@ -90,6 +91,22 @@ def test_a_stream_counts_what_all_its_batches_did() -> None:
         (JOB, "delays", "addBatch"): 70,
         (JOB, "delays", "walCommit"): 9,
     }
+
+
+def test_each_source_of_a_stream_has_its_backlog() -> None:
+    registry = shown(job_view(JOB, "flights"))
+    first = (JOB, "delays", "KafkaV2[Subscribe[delays]]")
+    second = (JOB, "delays", "KafkaV2[Subscribe[delays]] (2)")
+    assert series(registry, "emberkeep_query_source_backlog_rows") == {first: 1000, second: 200}
+    assert series(registry, "emberkeep_query_source_backlog_seconds") == {first: 1}
+    assert series(registry, "emberkeep_query_source_input_rows_per_second") == {first: 1500.5, second: 548}
+
+
+def test_a_source_whose_offsets_do_not_say_has_no_backlog() -> None:
+    report = status_report(queries=(query(sources=(SourceProgress(description="RateStream"),)),))
+    registry = shown(job_view(JOB, "flights", status_report=report))
+    assert series(registry, "emberkeep_query_source_backlog_rows") == {}
+    assert series(registry, "emberkeep_query_source_input_rows_per_second") == {(JOB, "delays", "RateStream"): 0}
 
 
 def test_a_driver_of_an_earlier_release_counts_nothing() -> None:

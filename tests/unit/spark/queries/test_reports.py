@@ -85,6 +85,17 @@ def test_a_record_is_bounded_whatever_the_report() -> None:
     assert len(msgspec.json.encode(kept)) < SOURCES_KEPT * (OFFSET_LIMIT + 1000)
 
 
+def test_sums_are_right_for_a_query_with_many_sources() -> None:
+    source = REPORT["sources"][0]
+    sources = [{**source, "description": str(number), "numInputRows": number} for number in range(10)]
+    kept = progress_record({**REPORT, "sources": sources})
+    assert [each.description for each in kept.sources] == [*map(str, range(SOURCES_KEPT - 1)), "3 more sources"]
+    assert (kept.sources[-1].rows, kept.sources[-1].processed_rate) == (7 + 8 + 9, 3 * 625.0)
+    assert kept.backlog_rows == 10 * 1250
+    unknown = progress_record({**REPORT, "sources": [*sources, {"description": "rate"}]})
+    assert (unknown.sources[-1].backlog_rows, unknown.backlog_rows) == (None, None)
+
+
 def test_only_new_reports_are_read() -> None:
     kept = [JavaReport(second) for second in range(10)]
     new = new_reports(report(9), lambda: kept, second_ms(7))
