@@ -161,6 +161,7 @@ class JobManagerService:
             steps_aside=self._steps_aside,
             blocked=places,
             on_demand=driver.spec if driver is not None else None,
+            usage=around.usage,
         )
         dispatcher = Dispatcher(
             system,

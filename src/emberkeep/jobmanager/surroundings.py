@@ -12,6 +12,7 @@ from emberkeep.kept_logs.ports import LogStore, NoLogStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
+from emberkeep.usage.ports import UsageStore
 
 
 class SharedStorage(Protocol):
@@ -38,6 +39,7 @@ class Surroundings:
     - ``resource_driver``: starts task managers if more are needed; None if operators start them.
     - ``notifier``: learns what happens to jobs.
     - ``logs``: stores the pieces of logs that task managers send.
+    - ``usage``: stores how busy task managers have been; None keeps it in memory only.
     """
 
     rpc: RpcClient
@@ -52,3 +54,4 @@ class Surroundings:
     resource_driver: ResourceManagerDriver | None = None
     notifier: Notifier = field(default_factory=SilentNotifier)
     logs: LogStore = field(default_factory=NoLogStore)
+    usage: UsageStore | None = None

@@ -1,1 +1,1 @@
-"""How busy the task managers' machines have been: a bounded history, kept by the leader in memory."""
+"""How busy the task managers' machines have been: a bounded history, which the leader keeps and stores."""

@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.usage.history import Reading, UsageHistory
+from emberkeep.usage.history import KeptUsage, Reading, UsageHistory
 
 GONE_KEPT: Final = 100  # histories of task managers that are not registered
 
 
+class KeptHistories(Compatible, frozen=True, kw_only=True):
+    """The histories as they are stored, for the next leader. Those that were registered last are last."""
+
+    step_ms: int
+    task_managers: dict[TaskManagerId, KeptUsage]
+
+
 class UsageHistories:
-    """One history for each registered task manager, and for the last GONE_KEPT of those that are gone."""
+    """One history for each registered task manager, and for the last GONE_KEPT of those that are gone.
+
+    After a change of the leader there are more of those: all that the leader before knew may register again.
+    """
 
     def __init__(self, step_ms: int) -> None:
         self.step_ms = step_ms
@@ -37,7 +48,28 @@ class UsageHistories:
         if history is None:
             return
         self._gone[task_manager] = history
-        if len(self._gone) > GONE_KEPT:
+        self._forget_oldest()
+
+    def continue_from(self, earlier: KeptHistories) -> None:
+        """Put the histories of the leader before in front. Another step makes them useless."""
+        if earlier.step_ms != self.step_ms:
+            return
+        for task_manager, kept in earlier.task_managers.items():
+            history = self._registered.get(task_manager) or self._gone.get(task_manager)
+            if history is None:
+                history = self._gone[task_manager] = UsageHistory(self.step_ms)
+            history.continue_from(kept)
+
+    def kept(self) -> KeptHistories:
+        """Return all histories for the next leader, and forget those that are too many."""
+        self._forget_oldest()
+        histories = {**self._gone, **self._registered}
+        return KeptHistories(
+            step_ms=self.step_ms, task_managers={key: history.kept() for key, history in histories.items()}
+        )
+
+    def _forget_oldest(self) -> None:
+        while len(self._gone) > GONE_KEPT:
             self._gone.popitem(last=False)
 
     def of(self, task_manager: TaskManagerId) -> UsageHistory:

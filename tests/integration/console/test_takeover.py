@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
+from tests.integration.conditions import until
 from tests.integration.console.browser import chromium, window
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-12")]
@@ -49,8 +50,16 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
     old_url, old = next((url, each) for url, each in address_of.items() if urlsplit(url).netloc == leading)
     new_url = next(url for url in address_of if url != old_url)
 
+    task_manager = cluster.ask(lambda client: client.task_managers())[0].id
+    storage = cluster.shell.directory
+    until(lambda: list(storage.rglob("nodes/*.record")), "the usage of the node is stored")
+
     with chromium() as browser, window(browser, cluster) as opened:
         opened.url = old_url
+        opened.open(f"/taskmanagers/{task_manager}")
+        known_since = (
+            opened.page.locator("#usage-newest", has_text="known since").inner_text().partition("known since")[2]
+        )
         opened.open(f"/jobs/{job_id}?view=all")
         opened.sees("RUNNING", "#headline")
         other = opened.page.context.new_page()
@@ -67,4 +76,8 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         other.bring_to_front()
         other.wait_for_url(f"{new_url}/jobs/{job_id}/logs/{log.id}**", timeout=120_000)
         other.locator(".record").first.wait_for()
+        opened.page.bring_to_front()
+        opened.url = new_url
+        opened.open(f"/taskmanagers/{task_manager}")
+        opened.sees(f"known since{known_since}", "#usage-newest")  # the next leader continues the history
         opened.problems.clear()  # requests that the dead leader did not answer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Damaged
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.identity import Role
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.chronicle.lines import decode_line, encode_line
@@ -57,6 +58,9 @@ from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.taskmanager.agent_record import AgentRecord
+from emberkeep.usage.encoding import decode_usage, encode_usage
+from emberkeep.usage.histories import KeptHistories
+from emberkeep.usage.history import KeptUsage
 from tests.support.kept_logs.pieces import piece
 from tests.support.progress.records import record
 from tests.unit.formats import golden_samples as samples
@@ -348,6 +352,18 @@ PROGRESS = (
 
 PROGRESS_WITH_INTERVAL = (QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1, interval_ms=10_000),)),)
 
+USAGE = KeptHistories(
+    step_ms=10_000,
+    task_managers={
+        TaskManagerId("tm-1"): KeptUsage(
+            since_ms=1_795_000_003_000,
+            samples=struct.pack("<qfIIHH", 1_795_000_000_000, 12.5, 2_000, 4_000, 4, 1)
+            + struct.pack("<qfIIHH", 1_795_000_010_000, 50.0, 2_500, 3_000, 4, 2),
+            disk_low_since_ms=1_795_000_004_000,
+        )
+    },
+)
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
@@ -358,6 +374,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_history(PROGRESS)),
         lambda path: decode_history(path.read_bytes(), where="progress"),
         PROGRESS,
+    ),
+    "usage-history.record": Format(
+        lambda path: path.write_bytes(encode_usage(USAGE)),
+        lambda path: decode_usage(path.read_bytes(), where="usage"),
+        USAGE,
     ),
     "progress-history-with-interval.record": Format(
         lambda path: path.write_bytes(encode_history(PROGRESS_WITH_INTERVAL)),

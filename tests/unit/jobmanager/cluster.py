@@ -20,6 +20,7 @@ from emberkeep.kept_logs.ports import LogStore, NoLogStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
 from emberkeep.protocol.messages import ProcessState, StopDriver
 from emberkeep.slots.resource_driver import ResourceManagerDriver
+from emberkeep.usage.ports import UsageStore
 from tests.support.chronicle.memory import MemoryChronicle, Streams
 from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.support.memory_rpc import MemoryNetwork
@@ -55,6 +56,7 @@ class SmallCluster:
         resource_driver: ResourceManagerDriver | None = None,
         notifier: Notifier | None = None,
         logs: LogStore | None = None,
+        usage: UsageStore | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -64,6 +66,7 @@ class SmallCluster:
         self.resource_driver = resource_driver
         self.notifier = notifier or SilentNotifier()
         self.logs = logs or NoLogStore()
+        self.usage = usage
         self.savepoints = MemorySavepoints()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
@@ -92,6 +95,7 @@ class SmallCluster:
             resource_driver=self.resource_driver,
             notifier=self.notifier,
             logs=self.logs,
+            usage=self.usage,
         )
         return JobManagerService(
             system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside

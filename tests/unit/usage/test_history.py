@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.usage.histories import GONE_KEPT, UsageHistories
-from emberkeep.usage.history import SAMPLES_KEPT, Reading, Sample, UsageHistory, step_ms
+from emberkeep.usage.history import NEARLY_FULL_MB, SAMPLES_KEPT, Reading, Sample, UsageHistory, step_ms
 
 STEP = 10_000
 START = 1_795_000_000_000
@@ -159,3 +159,13 @@ def test_the_histories_of_500_task_managers_take_less_than_5_mb() -> None:
         history.note(reading(), START + number * STEP)
 
     assert len(history._ring) * 500 < 5_000_000
+
+
+def test_a_full_disk_is_known_since_its_first_low_reading() -> None:
+    history = UsageHistory(STEP)
+    history.note(reading(), START)
+    history.note(reading(disk=NEARLY_FULL_MB - 1), START + 3_000)
+    history.note(reading(disk=1), START + 9_000)
+    assert history.disk_low_since_ms == START + 3_000
+    history.note(reading(disk=NEARLY_FULL_MB), START + 12_000)
+    assert history.disk_low_since_ms == 0

@@ -17,6 +17,7 @@ from emberkeep.adapters.http.sessions import WebAccess
 from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.otlp.pusher import OtlpPusher
+from emberkeep.adapters.shared_storage.usage_files import UsageFiles
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.webhooks.webhook import Webhook
 from emberkeep.base.configuration.options import (
@@ -96,6 +97,7 @@ def _surroundings(settings: JobManagerSettings, resources: Resources) -> Surroun
         resource_driver=_resource_driver(settings),
         notifier=resources.webhook or SilentNotifier(),
         logs=resources.logs if settings.configuration[LOGS_KEEP_INTERVAL] else NoLogStore(),
+        usage=UsageFiles(settings.layout.events, settings.owned_storage.problem),
     )
 
 

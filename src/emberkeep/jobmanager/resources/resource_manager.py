@@ -23,6 +23,7 @@ from emberkeep.jobmanager.resources.slot_orders import SlotOrders
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
 from emberkeep.jobmanager.resources.task_manager_ends import TaskManagerEnds
 from emberkeep.jobmanager.resources.task_manager_reports import TaskManagerReports
+from emberkeep.jobmanager.resources.usage_keeper import UsageKeeper
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import TaskManagerView, UsageView
 from emberkeep.protocol.messages import (
@@ -44,6 +45,7 @@ from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.supply import Supply
 from emberkeep.usage.histories import UsageHistories
 from emberkeep.usage.history import step_ms
+from emberkeep.usage.ports import UsageStore
 
 log = structlog.get_logger(__name__)
 
@@ -67,7 +69,8 @@ class ResourceManager(Actor):
 
     Every public method puts a call in the inbox; nothing else touches the state. ``needs`` has what the Dispatcher
     reports about jobs, ``standbys`` which of them have reserved standbys, ``suspects`` blocks bad nodes, and ``ends``
-    orders task managers to stop. ``on_demand``: the task managers that a resource driver starts.
+    orders task managers to stop. ``on_demand``: the task managers that a resource driver starts. ``usage``: None keeps
+    the usage of nodes in memory only.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class ResourceManager(Actor):
         steps_aside: bool,
         blocked: BlockedPlaces | None,
         on_demand: TaskManagerSpec | None = None,
+        usage: UsageStore | None = None,
     ) -> None:
         super().__init__(
             "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
@@ -105,8 +109,9 @@ class ResourceManager(Actor):
         self._announcer = Announcer(slots.restrictions)
         self.suspects = SuspectedNodes(self, self._clock)
         self.standbys = JobStandbys(self, slots.standbys)
-        usage = UsageHistories(step_ms(self._heartbeat_interval))
-        self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term, usage)
+        histories = UsageHistories(step_ms(self._heartbeat_interval))
+        self._usage = None if usage is None else UsageKeeper(self, histories, usage, term)
+        self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term, histories)
         self._registrations = self._reports.registrations
         self.needs = JobNeeds(self, slots.jobs, self._reports.lost, self.standbys, self._clock)
         self._orders = SlotOrders(self, slots, rpc, term, timeout=rpc_timeout)
@@ -124,6 +129,8 @@ class ResourceManager(Actor):
         With ``steps_aside``, raises Conflict once it has lost contact with most task managers.
         """
         self.start_effect("watch", self._watch(), deadline=None)
+        if self._usage is not None:
+            self.start_effect("usage", self._usage.run(), deadline=None)
         await super().run()
 
     def handle(self, turn: Callable[[], ReplyT]) -> ReplyT:

@@ -88,8 +88,8 @@ ROUTES = (
         reply=UsageInfo,
         query=ReadUsage,
         problems=(404,),
-        doc="The JobManager that leads keeps about an hour of it in memory, so a new leader begins with an empty "
-        "history. To read on, give as `after` one less than the `time` of the newest sample: it may have changed.",
+        doc="The JobManager that leads keeps about an hour of it and stores it once a minute, for the next leader. "
+        "To read on, give as `after` one less than the `time` of the newest sample: it may have changed.",
     ),
     Route(
         "POST",

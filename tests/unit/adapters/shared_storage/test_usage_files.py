@@ -1,0 +1,58 @@
+"""The files in which leaders store the usage of nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.shared_storage.usage_files import UsageFiles
+from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.usage.histories import KeptHistories
+from tests.unit.usage.test_kept import histories
+
+LINEAGE = "store-1"
+
+
+def usage(count: int) -> KeptHistories:
+    return histories(count, "tm-1").kept()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> UsageFiles:
+    (tmp_path / LINEAGE).mkdir()
+    return UsageFiles(tmp_path, lambda: None)
+
+
+async def test_the_next_leader_finds_what_the_newest_one_has_written(files: UsageFiles, tmp_path: Path) -> None:
+    assert await files.earlier(LINEAGE, 1) is None
+    await files.keep(LINEAGE, 1, usage(1))
+    await files.keep(LINEAGE, 1, usage(2))
+    assert await files.earlier(LINEAGE, 2) == usage(2)
+    await files.keep(LINEAGE, 2, usage(3))
+    assert await files.earlier(LINEAGE, 3) == usage(3)
+    assert [path.name for path in (tmp_path / LINEAGE / "nodes").iterdir()] == [f"{2:015d}.record"]
+
+
+async def test_a_deposed_leader_that_still_writes_harms_nothing(files: UsageFiles) -> None:
+    await files.keep(LINEAGE, 2, usage(2))
+    await files.keep(LINEAGE, 1, usage(1))
+    assert await files.earlier(LINEAGE, 3) == usage(2)
+
+
+async def test_a_damaged_file_is_passed_over(files: UsageFiles, tmp_path: Path) -> None:
+    await files.keep(LINEAGE, 2, usage(2))
+    await files.keep(LINEAGE, 1, usage(1))
+    (tmp_path / LINEAGE / "nodes" / f"{2:015d}.record").write_bytes(b"damaged")
+    assert await files.earlier(LINEAGE, 3) == usage(1)
+
+
+async def test_nothing_is_written_where_the_storage_is_not_mounted(tmp_path: Path) -> None:
+    (tmp_path / LINEAGE).mkdir()
+    problem: list[EmberkeepError] = [Unavailable("not mounted")]
+    files = UsageFiles(tmp_path, lambda: problem[0])
+    with pytest.raises(Unavailable, match="not mounted"):
+        await files.keep(LINEAGE, 1, usage(1))
+    with pytest.raises(Unavailable, match="not mounted"):
+        await files.earlier(LINEAGE, 1)
+    assert list((tmp_path / LINEAGE).iterdir()) == []
