@@ -7,7 +7,7 @@ class UsableStorage:
     """Implements the JobManager's SharedStorage."""
 
     def __init__(self) -> None:
-        self.problem = ""
+        self.problem, self.problem_since_ms = "", 0
 
     async def expect(self) -> None:
         """See SharedStorage."""

@@ -135,6 +135,7 @@ class ProcessRequests:
         blocklist, blocklist_lost = await leader.blocklist.exchange(status)
         newest = status if contact.is_newest else None
         standing = await leader.resources.standing(job_id, request.attempt, contact.address, newest)
+        leader.dispatcher.job_masters.lacking(job_id, is_lacking=bool(standing.missing or status.waiting))
         procedure, recorded = await leader.dispatcher.job_masters.orders(job_id, status.procedure)
         return JobMasterReply(
             epoch=leader.term.epoch,

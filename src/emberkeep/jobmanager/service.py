@@ -220,6 +220,19 @@ class JobManagerService:
         supplier = self._seat.leader.supplier if self._seat.is_taken else None
         return doubt or self._surroundings.storage.problem or ("" if supplier is None else supplier.problem)
 
+    @property
+    def problem_since_ms(self) -> int:
+        """Since when there is that problem; 0 if there is none, or if its text says for how long."""
+        if self.in_doubt:
+            return 0
+        supplier = self._seat.leader.supplier if self._seat.is_taken else None
+        return self._surroundings.storage.problem_since_ms or (0 if supplier is None else supplier.problem_since_ms)
+
+    @property
+    def empty_since_ms(self) -> int:
+        """Since when no task manager is registered, as far as this leader knows; 0 if one is."""
+        return self._seat.leader.resources.empty_since_ms if self._seat.is_taken else 0
+
     def check_invariants(self) -> None:
         """Raise AssertionError if a state contradicts itself.
 

@@ -16,9 +16,13 @@ from emberkeep.usage.ports import UsageStore
 
 
 class SharedStorage(Protocol):
-    """State of the storage that all processes share. ``problem``: why the storage cannot be used now, or ""."""
+    """State of the storage that all processes share.
+
+    ``problem``: why the storage cannot be used, since ``problem_since_ms``; "" if it can be.
+    """
 
     problem: str
+    problem_since_ms: int
 
     async def expect(self) -> None:
         """Check the storage now, and expect data of this cluster in it, because the cluster has recovered jobs."""

@@ -34,13 +34,14 @@ class UsageHistories:
         self._registered: dict[TaskManagerId, UsageHistory] = {}
         self._gone: OrderedDict[TaskManagerId, UsageHistory] = OrderedDict()
 
-    def note(self, task_manager: TaskManagerId, reading: Reading, now_ms: int) -> None:
-        """Add a reading of a registered task manager."""
+    def note(self, task_manager: TaskManagerId, reading: Reading, now_ms: int) -> UsageHistory:
+        """Add a reading of a registered task manager, and return its history."""
         history = self._registered.get(task_manager)
         if history is None:
             history = self._gone.pop(task_manager, None) or UsageHistory(self.step_ms)
             self._registered[task_manager] = history
         history.note(reading, now_ms)
+        return history
 
     def left(self, task_manager: TaskManagerId) -> None:
         """Note that a task manager is no longer registered."""

@@ -10,10 +10,10 @@ import msgspec
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobs.model import JobStatus
+from emberkeep.usage.history import NEARLY_FULL_MB
 from emberkeep.web.formats import capitalize_first, mebibytes, moment
 
 JUST_FAILED_MS: Final = 30 * 60_000  # for so long after its end, a failed job is still part of the sentence
-NEARLY_FULL_MB: Final = 5 * 1024  # free on a disk; the alert EmberkeepDiskNearlyFull has the same bound
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,12 +24,28 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     short: str = ""
 
 
+class ProblemTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """Since when there are problems, as far as the leader knows, in Unix milliseconds; 0 for what is not wrong.
+
+    - ``problem``: the leader cannot do all its work. ``storage``: nothing is deleted in the storage.
+    - ``storage_low``: the storage is nearly full; ``storage_free``: bytes that it has left.
+    - ``empty``: no task manager is registered.
+    """
+
+    problem: int = 0
+    storage: int = 0
+    storage_low: int = 0
+    storage_free: int = 0
+    empty: int = 0
+
+
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the sentence is made of.
 
     - ``jobs``: all of them, ended ones included. ``task_managers``: None if the reader may not see them.
     - ``problem``: what this leader cannot do now. ``storage``: why nothing is deleted in the storage. "" if neither.
     - ``election``: None without high availability, or if the reader may not see it. ``address``: the leader's.
+    - ``times``: since when there are such problems.
     """
 
     now_ms: int
@@ -39,6 +55,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     storage: str = ""
     election: ElectionView | None = None
     address: str = ""
+    times: ProblemTimes = ProblemTimes()
 
 
 class _Problem(msgspec.Struct, frozen=True):
@@ -60,18 +77,24 @@ def health(facts: ClusterFacts) -> Health:
 
 def _problems(facts: ClusterFacts) -> Iterator[_Problem]:
     if facts.problem:
-        yield _Problem("failed", "the JobManager cannot do all its work", f": {facts.problem}")
+        yield _Problem(
+            "failed", "the JobManager cannot do all its work", f"{_since(facts.times.problem)}: {facts.problem}"
+        )
     yield from _about_jobs(facts)
     if facts.task_managers is None:
         return
-    yield from _about_nodes(facts.task_managers)
+    yield from _about_nodes(facts.task_managers, facts.times.empty)
+    if facts.times.storage_low:
+        free = f": {mebibytes(facts.times.storage_free // 1024**2)} are free"
+        yield _Problem("failed", "the shared storage is nearly full", f"{_since(facts.times.storage_low)}{free}")
     if facts.storage:
-        yield _Problem("waiting", "nothing is deleted in the storage", f": {facts.storage}")
-    if facts.election is not None and _is_alone(facts.election, facts.address):
-        away = ", ".join(each for each in facts.election.known if each != facts.address)
         yield _Problem(
-            "waiting", "no JobManager stands by", f": {away} is away" if "," not in away else f": {away} are away"
+            "waiting", "nothing is deleted in the storage", f"{_since(facts.times.storage)}: {facts.storage}"
         )
+    if facts.election is not None and _is_alone(facts.election, facts.address):
+        away = [each for each in facts.election.known if each != facts.address]
+        why = f"{', '.join(away)} {'is' if len(away) == 1 else 'are'} away"
+        yield _Problem("waiting", "no JobManager stands by", f"{_since(facts.election.queue_changed_ms)}: {why}")
 
 
 def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
@@ -95,7 +118,9 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
     yield from _in_state(restarting, JobStatus.RESTARTING, "waiting", "has been restarting", "have been restarting")
     waiting = [job for job in running if job.waiting and not job.alarms and job not in restarting]
     if waiting:
-        why = f": {waiting[0].waiting}" if len(waiting) == 1 else ""
+        longest = min(waiting, key=lambda job: waits_since(job) or facts.now_ms)
+        which = "" if len(waiting) == 1 else f", the first, {_name(longest)},"
+        why = f"{which}{_since(waits_since(longest))}: {longest.waiting}"
         yield _Problem("waiting", _subject(waiting, "waits", "wait"), why)
 
 
@@ -112,22 +137,20 @@ def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many:
         yield _Problem(tone, _subject(jobs, one, many), _first([first], since, at))
 
 
-def _about_nodes(task_managers: Sequence[TaskManagerView]) -> Iterator[_Problem]:
+def _about_nodes(task_managers: Sequence[TaskManagerView], empty_since_ms: int) -> Iterator[_Problem]:
     if not task_managers:
-        yield _Problem("failed", "no task manager is registered")
-    full = {
-        view.info.node_id: view.report.disk_free_mb
-        for view in task_managers
-        if view.report.disk_total_mb and view.report.disk_free_mb < NEARLY_FULL_MB and not view.away
-    }
-    for node, free in list(full.items())[:1]:
-        short = (
-            f"the disk of node {node} is nearly full"
-            if len(full) == 1
-            else f"the disks of {len(full)} nodes are nearly full"
-        )
-        which = "" if len(full) == 1 else f" on {node}"
-        yield _Problem("failed", short, f": {mebibytes(free)} are free{which}")
+        yield _Problem("failed", "no task manager is registered", _since(empty_since_ms))
+    full = {view.info.node_id: view for view in task_managers if is_disk_low(view)}
+    if full:
+        first = min(full.values(), key=lambda view: view.disk_low_since_ms or view.last_heartbeat_ms)
+        node, free = first.info.node_id, mebibytes(first.report.disk_free_mb)
+        if len(full) == 1:
+            yield _Problem(
+                "failed", f"the disk of node {node} is nearly full", f"{disk_low_since(first)}: {free} are free"
+            )
+        else:
+            short = f"the disks of {len(full)} nodes are nearly full"
+            yield _Problem("failed", short, f", the first, on {node},{disk_low_since(first)}: {free} are free")
     away = sorted((view for view in task_managers if view.away), key=lambda view: view.last_heartbeat_ms)
     if away:
         since = moment(away[0].last_heartbeat_ms)
@@ -137,6 +160,33 @@ def _about_nodes(task_managers: Sequence[TaskManagerView]) -> Iterator[_Problem]
             yield _Problem(
                 "waiting", f"{len(away)} task managers lost contact", f", the first, {away[0].info.id}, at {since}"
             )
+
+
+def node_health(task_managers: Sequence[TaskManagerView]) -> tuple[str, ...]:
+    """Return sentences about the task managers of one node: what is wrong, since when, and why."""
+    found = _about_nodes(task_managers, 0)
+    return tuple(f"{capitalize_first(each.short)}{each.more}." for each in found)
+
+
+def is_disk_low(view: TaskManagerView) -> bool:
+    """True if the task manager reports that its disk is nearly full."""
+    return bool(view.report.disk_total_mb) and view.report.disk_free_mb < NEARLY_FULL_MB and not view.away
+
+
+def disk_low_since(view: TaskManagerView) -> str:
+    """Return since when the disk is nearly full. Of a history that begins with it, the begin may be earlier."""
+    since = _since(view.disk_low_since_ms)
+    return since.replace("since", "since at least") if view.disk_low_since_ms == view.usage_since_ms else since
+
+
+def waits_since(job: JobView) -> int:
+    """Return since when a job waits, in Unix milliseconds; 0 if that is unknown."""
+    return job.waiting_since_ms if job.status is JobStatus.RUNNING else _entered(job, job.status)
+
+
+def _since(time_ms: int) -> str:
+    """Return a piece of a sentence; "" if the time is unknown."""
+    return f" since {moment(time_ms)}" if time_ms else ""
 
 
 def _is_alone(election: ElectionView, address: str) -> bool:
@@ -149,11 +199,15 @@ def _entered(job: JobView, status: JobStatus) -> int:
 
 
 def _subject(jobs: Sequence[JobView], one: str, many: str) -> str:
-    return f"job {jobs[0].name or jobs[0].job_id[:8]} {one}" if len(jobs) == 1 else f"{_jobs(len(jobs))} {many}"
+    return f"job {_name(jobs[0])} {one}" if len(jobs) == 1 else f"{_jobs(len(jobs))} {many}"
 
 
 def _first(jobs: Sequence[JobView], since_ms: int, at: str = "since") -> str:
-    return f", the first, {jobs[0].name or jobs[0].job_id[:8]}, {at} {moment(since_ms)}"
+    return f", the first, {_name(jobs[0])}, {at} {moment(since_ms)}"
+
+
+def _name(job: JobView) -> str:
+    return job.name or job.job_id[:8]
 
 
 def _jobs(count: int) -> str:

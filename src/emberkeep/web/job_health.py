@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web.formats import count, moment
-from emberkeep.web.health import Health
+from emberkeep.web.health import Health, waits_since
 
 _STARTING = (JobStatus.CREATED, JobStatus.INITIALIZING)
 
@@ -29,7 +29,8 @@ def job_health(job: JobView) -> Health:
     if job.status in _STARTING:
         return _said("waiting", f"The job has waited to run since {since}{_because(job.waiting)}", job)
     if job.waiting:
-        return _said("waiting", f"The job has run since {since}, but waits{_because(job.waiting)}", job)
+        waits = f"waits since {moment(waits_since(job))}" if waits_since(job) else "waits"
+        return _said("waiting", f"The job has run since {since}, but {waits}{_because(job.waiting)}", job)
     return _said("running", f"Healthy: the job has run since {since}", job)
 
 

@@ -33,7 +33,7 @@ from emberkeep.web.capacity import capacity_map
 from emberkeep.web.cluster.node_pages import NodePages
 from emberkeep.web.cluster.pages import ClusterPages
 from emberkeep.web.event_texts import EventTexts
-from emberkeep.web.health import ClusterFacts, health
+from emberkeep.web.health import ClusterFacts, ProblemTimes, health
 from emberkeep.web.job_filter import JobFilter, parse_status
 from emberkeep.web.job_health import job_health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
@@ -67,6 +67,7 @@ class WebSources:
     - ``spark_ui_link`` returns a new link to the Spark UI of an attempt, 0 for the newest; it raises Absent.
     - ``verifications``: which savepoints were read back since this JobManager leads.
     - ``election`` returns what is known about the election; None without high availability.
+    - ``times`` returns since when there are problems.
     """
 
     gateway: JobManagerGateway
@@ -79,6 +80,7 @@ class WebSources:
     verifications: Verifications
     problem: Callable[[], str] = str
     election: Callable[[], ElectionView | None] = lambda: None
+    times: Callable[[], ProblemTimes] = ProblemTimes
 
 
 def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
@@ -160,6 +162,7 @@ class _Pages:
             storage=self._sources.storage_problem(),
             election=self._sources.election(),
             address=self._gateway.address(),
+            times=self._sources.times(),
         )
 
     async def jobs(self, request: web.Request) -> web.Response:

@@ -130,7 +130,11 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
     )
     gateway.change(BATCH, status_report=status_report(queries=()))
     drivers = (driver_report(BATCH),)
-    gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 2)))
+    gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 1)))
+    last = task_manager_view(nodes + 1)
+    report = msgspec.structs.replace(last.report, disk_free_mb=2048)
+    full = msgspec.structs.replace(last, report=report, usage_since_ms=1, disk_low_since_ms=NOW_MS - 60_000)
+    gateway.add_task_managers(full)
     return gateway
 
 

@@ -64,6 +64,17 @@ def test_jobs_nodes_and_audit_are_narrowed(opened: Window) -> None:
     opened.sees("By state")
 
 
+def test_a_full_disk_is_said_with_its_time(opened: Window) -> None:
+    said = "The disk of node node-6 is nearly full since 2026-11-18 11:05:40: 2 GiB are free"
+    opened.open("/")
+    opened.sees(said[1:], "#health")
+    opened.open("/nodes/node-6")
+    opened.sees(said, "#facts")
+    assert not opened.accessibility_problems()
+    opened.open("/taskmanagers/tm-127.0.0.6-1")
+    opened.sees(said, "#facts")
+
+
 def test_a_log_is_narrowed_by_level_followed_and_switched(opened: Window) -> None:
     page = opened.page
     opened.open(f"/jobs/{BATCH}/logs")

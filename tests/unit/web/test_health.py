@@ -14,7 +14,7 @@ from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnectio
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.watchdog.model import Alarm, AlarmKind
-from emberkeep.web.health import ClusterFacts, Health, health
+from emberkeep.web.health import ClusterFacts, Health, ProblemTimes, health, node_health
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Site, running_site
 
@@ -24,8 +24,19 @@ JOB = job_view(job_id(1), "etl", pointers=JobPointers())
 FAILED = job_view(job_id(2), "report", JobStatus.FAILED)
 HERE = task_manager_view(2)
 AWAY = msgspec.structs.replace(HERE, away=True)
-FULL = msgspec.structs.replace(HERE, report=msgspec.structs.replace(HERE.report, disk_free_mb=2048))
-ALONE = ElectionView(servers="zk:2181", connection=ZooKeeperConnection.CONNECTED, queue=("a:1",), known=("a:1", "b:1"))
+FULL = msgspec.structs.replace(
+    HERE,
+    report=msgspec.structs.replace(HERE.report, disk_free_mb=2048),
+    usage_since_ms=NOW_MS - 120_000,
+    disk_low_since_ms=NOW_MS - 60_000,
+)
+ALONE = ElectionView(
+    servers="zk:2181",
+    connection=ZooKeeperConnection.CONNECTED,
+    queue=("a:1",),
+    queue_changed_ms=NOW_MS - 60_000,
+    known=("a:1", "b:1"),
+)
 
 
 def facts(jobs: list[JobView], task_managers: list[TaskManagerView] | None = None, **changes: Any) -> ClusterFacts:
@@ -43,14 +54,19 @@ def changed(job: JobView, **changes: object) -> JobView:
         (facts([JOB], [HERE]), Health(tone="running", text="All is well: 1 job runs.")),
         (facts([JOB, JOB]), Health(tone="running", text="All is well: 2 jobs run.")),
         (
-            facts([], []),
-            Health(tone="failed", text="No task manager is registered.", short="no task manager is registered"),
+            facts([], [], times=ProblemTimes(empty=NOW_MS - 60_000)),
+            Health(
+                tone="failed",
+                text=f"No task manager is registered since {SINCE}.",
+                short="no task manager is registered",
+            ),
         ),
         (
-            facts([changed(JOB, waiting="2 slots")], [HERE, AWAY]),
+            facts([changed(JOB, waiting="2 slots", waiting_since_ms=NOW_MS - 60_000)], [HERE, AWAY]),
             Health(
                 tone="waiting",
-                text="Job etl waits: 2 slots; task manager tm-127.0.0.2-1 lost contact at 2026-11-18 11:06:38.",
+                text=f"Job etl waits since {SINCE}: 2 slots; "
+                "task manager tm-127.0.0.2-1 lost contact at 2026-11-18 11:06:38.",
                 short="job etl waits",
             ),
         ),
@@ -88,25 +104,36 @@ def changed(job: JobView, **changes: object) -> JobView:
             facts([], [FULL, AWAY]),
             Health(
                 tone="failed",
-                text="The disk of node node-2 is nearly full: 2 GiB are free; "
+                text=f"The disk of node node-2 is nearly full since {SINCE}: 2 GiB are free; "
                 "task manager tm-127.0.0.2-1 lost contact at 2026-11-18 11:06:38.",
                 short="the disk of node node-2 is nearly full",
             ),
         ),
         (
-            facts([], [HERE], storage="it is another cluster's", election=ALONE),
+            facts(
+                [],
+                [HERE],
+                storage="it is another cluster's",
+                election=ALONE,
+                times=ProblemTimes(storage=NOW_MS - 60_000),
+            ),
             Health(
                 tone="waiting",
-                text="Nothing is deleted in the storage: it is another cluster's; "
-                "no JobManager stands by: b:1 is away.",
+                text=f"Nothing is deleted in the storage since {SINCE}: it is another cluster's; "
+                f"no JobManager stands by since {SINCE}: b:1 is away.",
                 short="nothing is deleted in the storage",
             ),
         ),
         (
-            facts([changed(JOB, waiting="2 slots")], problem="the job store does not answer"),
+            facts(
+                [changed(JOB, waiting="2 slots")],
+                problem="the storage cannot be read",
+                times=ProblemTimes(problem=NOW_MS - 60_000),
+            ),
             Health(
                 tone="failed",
-                text="The JobManager cannot do all its work: the job store does not answer; job etl waits: 2 slots.",
+                text=f"The JobManager cannot do all its work since {SINCE}: the storage cannot be read; "
+                "job etl waits: 2 slots.",
                 short="the JobManager cannot do all its work",
             ),
         ),
@@ -114,6 +141,35 @@ def changed(job: JobView, **changes: object) -> JobView:
 )
 def test_what_needs_a_person_comes_first(found: ClusterFacts, expected: Health) -> None:
     assert health(found) == expected
+
+
+def test_the_first_of_several_is_named_with_its_time() -> None:
+    other = changed(JOB, name="b", status=JobStatus.CREATED, status_times_ms={JobStatus.CREATED: NOW_MS - 60_000})
+    waiting = [
+        changed(JOB, waiting="2 slots", waiting_since_ms=NOW_MS - 1000),
+        changed(other, waiting="a driver place"),
+    ]
+    assert health(facts(waiting)).text == f"2 jobs wait, the first, b, since {SINCE}: a driver place."
+    later = msgspec.structs.replace(
+        FULL, info=msgspec.structs.replace(FULL.info, node_id="node-3"), disk_low_since_ms=NOW_MS
+    )
+    assert health(facts([], [later, FULL])).text == (
+        f"The disks of 2 nodes are nearly full, the first, on node-2, since {SINCE}: 2 GiB are free."
+    )
+
+
+def test_a_disk_that_was_full_when_its_history_began_may_have_been_so_before() -> None:
+    full = msgspec.structs.replace(FULL, usage_since_ms=FULL.disk_low_since_ms)
+    assert node_health([full]) == (f"The disk of node node-2 is nearly full since at least {SINCE}: 2 GiB are free.",)
+
+
+def test_the_storage_is_nearly_full_since_a_time() -> None:
+    times = ProblemTimes(storage_low=NOW_MS - 60_000, storage_free=3 * 1024**3)
+    assert health(facts([], [HERE], times=times)) == Health(
+        tone="failed",
+        text=f"The shared storage is nearly full since {SINCE}: 3 GiB are free.",
+        short="the shared storage is nearly full",
+    )
 
 
 def test_a_job_that_failed_long_ago_needs_nobody() -> None:

@@ -57,13 +57,18 @@ class KnownLeader:
 
 
 class ZooKeeperLocator(KnownLeader):
-    """A locator that follows the epoch node and the queue of contenders while ``run`` runs."""
+    """A locator that follows the epoch node and the queue of contenders while ``run`` runs.
 
-    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
+    ``now_ms``: the time, for those who show since when the queue is as it is.
+    """
+
+    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout, now_ms: Callable[[], int] = int) -> None:
         super().__init__()
         self._session = session
         self._layout = layout
         self.queue: tuple[str, ...] = ()  # addresses of the JobManagers that were in it when it was last read
+        self.queue_changed_ms = 0  # when it was last seen to change; 0 before it was read
+        self._now_ms = now_ms
 
     @property
     def is_informed(self) -> bool:
@@ -109,7 +114,9 @@ class ZooKeeperLocator(KnownLeader):
         """Return the addresses of all JobManagers in the queue. The leader is one of them."""
         names = await self._session.children(self._layout.election, watch=change.set)
         found = await asyncio.gather(*(self._session.find(f"{self._layout.election}/{name}") for name in names))
-        self.queue = tuple(filter(None, map(_address, filter(None, found))))
+        queue = tuple(filter(None, map(_address, filter(None, found))))
+        if queue != self.queue:
+            self.queue, self.queue_changed_ms = queue, self._now_ms()
         return LeaderNews(job_managers=self.queue)
 
 

@@ -66,7 +66,7 @@ async def job_manager_process(
     store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
     async with contextlib.AsyncExitStack() as stack:
         port, ui_port = stack.enter_context(bound_ports(configuration))
-        storage = StorageWatch(layout, owned)
+        storage = StorageWatch(layout, owned, now_ms=system.clock.now_ms)
         audit = await stack.enter_async_context(audit_log(system, configuration, layout, services))
         settings = JobManagerSettings(
             system, configuration, layout, token, port, ui_port, stop, storage, owned, audit, tls, webhook, otlp

@@ -87,7 +87,7 @@ async def contending_job_manager(
         session = ZooKeeperSession(zookeeper)
         readers = StorageReaders(session, nodes)
         owned = ClusterStorage(layout, system.clock.now_ms)
-        storage = StorageWatch(layout, owned, lambda reads: readers.exchange(reads=reads))
+        storage = StorageWatch(layout, owned, lambda reads: readers.exchange(reads=reads), now_ms=system.clock.now_ms)
         settings = JobManagerSettings(
             system,
             configuration,
@@ -108,7 +108,7 @@ async def contending_job_manager(
         await stack.enter_async_context(shipped_audit(settings, services))
         session.start()
         stack.push_async_callback(session.close)
-        locator = ZooKeeperLocator(session, nodes)
+        locator = ZooKeeperLocator(session, nodes, system.clock.now_ms)
         services.start("leader locator", locator.run())
         ports = SwitchedPort(port, settings.server_tls), SwitchedPort(ui_port, settings.server_tls)
         front = _Front(settings, session, locator, *ports)
@@ -188,6 +188,7 @@ class _Front:
             servers=self._session.hosts,
             connection=ZooKeeperConnection[self._session.state.name],
             queue=self.locator.queue,
+            queue_changed_ms=self.locator.queue_changed_ms,
             known=self.locator.news().job_managers,
         )
 

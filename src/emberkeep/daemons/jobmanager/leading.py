@@ -69,6 +69,7 @@ from emberkeep.rest.serving.spark_ui_reading import read_following, read_spark_u
 from emberkeep.rest.spark_proxy.application import build_spark_proxy
 from emberkeep.rest.table import least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
+from emberkeep.web.health import ProblemTimes
 from emberkeep.web.pages import WebSources, web_routes
 from emberkeep.web.session_routes import session_routes
 
@@ -98,6 +99,17 @@ def _surroundings(settings: JobManagerSettings, resources: Resources) -> Surroun
         notifier=resources.webhook or SilentNotifier(),
         logs=resources.logs if settings.configuration[LOGS_KEEP_INTERVAL] else NoLogStore(),
         usage=UsageFiles(settings.layout.events, settings.owned_storage.problem),
+    )
+
+
+def _problem_times(settings: JobManagerSettings, service: JobManagerService, keeper: StorageKeeper) -> ProblemTimes:
+    storage = settings.storage
+    return ProblemTimes(
+        problem=service.problem_since_ms,
+        storage=keeper.problem_since_ms,
+        storage_low=storage.low_since_ms,
+        storage_free=storage.free or 0,
+        empty=service.empty_since_ms,
     )
 
 
@@ -275,6 +287,7 @@ async def leadership(
                 spark_ui_link=lambda request, job, attempt: links.new(request, shown_attempt(job, attempt)),
                 verifications=api.verified_savepoints,
                 election=election,
+                times=partial(_problem_times, settings, service, keeper),
             )
         )
         rpc = rpc_routes(service if known is None else TellsLeader(known, service), resources.offload)

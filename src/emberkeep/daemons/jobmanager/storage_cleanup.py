@@ -135,6 +135,7 @@ class StorageKeeper:
         self._warned: dict[JobId, int] = {}
         self._turn = asyncio.Lock()
         self._condition = StorageCondition(problem="", unneeded=0)
+        self._problem_since_ms = 0
 
     async def run(self) -> None:
         """Call ``clean`` every half minute, or more often if a period is shorter, until cancelled. Log its errors."""
@@ -161,7 +162,7 @@ class StorageKeeper:
             except NewerFormat as error:
                 await self._leave_alone(error)
                 raise
-            self._condition = StorageCondition(problem=look.problem, unneeded=len(look.marks))
+            self._found(look.problem, len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
             self._warn(look)
             await self._remove([mark for mark in look.due if mark.kind in _REMOVED_HERE])
@@ -169,10 +170,14 @@ class StorageKeeper:
             await self._remove_damaged([look.damaged[mark.job_id] for mark in look.due if mark.kind is Kind.DAMAGED])
 
     async def _leave_alone(self, problem: EmberkeepError) -> None:
-        self._condition = StorageCondition(problem=str(problem), unneeded=self._condition.unneeded)
+        self._found(str(problem), self._condition.unneeded)
         known = {job.job_id for job in await self._gateway.jobs()}
         found = [item for item in await self._everything() if item[1] not in known]
-        self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
+        self._found(str(problem), len(found))
+
+    def _found(self, problem: str, unneeded: int) -> None:
+        self._condition = StorageCondition(problem=problem, unneeded=unneeded)
+        self._problem_since_ms = (self._problem_since_ms or self._now_ms()) if problem else 0
 
     async def _look(self) -> _Look:
         found = await asyncio.to_thread(self._storage.data.directories) | await self._files_of_store()
@@ -331,6 +336,11 @@ class StorageKeeper:
     def problem(self) -> str:
         """Return the problem that the last inspection of the storage found; "" if it found none."""
         return self._condition.problem
+
+    @property
+    def problem_since_ms(self) -> int:
+        """Since when there is a problem, as far as this leader knows; 0 if there is none."""
+        return self._problem_since_ms
 
     async def adopt(self) -> StorageInfo:
         async with self._turn:

@@ -139,6 +139,12 @@ class JobMasterReports(ActorPart):
 
     # --- the end of a request -----------------------------------------------------------------------------------------
 
+    def lacking(self, job_id: JobId, *, is_lacking: bool) -> None:
+        """Note whether something is missing for the attempt that runs."""
+        job = self._active.get(job_id)
+        if job is not None:
+            job.note_lack(is_lacking=is_lacking, now_ms=self._term.clock.now_ms())
+
     async def orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
         """Return the job's open request and the trigger id of the newest request whose end is recorded.
 

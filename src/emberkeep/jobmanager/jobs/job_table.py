@@ -27,6 +27,8 @@ from emberkeep.lifecycle.requests.machine import RequestMachine
 from emberkeep.protocol.messages import JobMasterStatus
 from emberkeep.watchdog.machine import JobWatch
 
+_LACK_OVER_MS = 5000
+
 
 @dataclass
 class ManagedJob:
@@ -45,6 +47,8 @@ class ManagedJob:
     job_master: str = ""
     task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
     report: JobMasterStatus | None = None  # of the current attempt
+    waiting_since_ms: int = 0  # since when something is missing for the attempt that runs; 0 if nothing is
+    lacked_ms: int = 0  # when something was missing for it last
     noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
     traced: dict[str, float] = field(default_factory=dict)  # milestones in the newest report
     logged: RecoveryTrace | None = None  # the newest trace whose milestones are in the log
@@ -86,6 +90,7 @@ class ManagedJob:
             exit_code=result.exit_code if result else None,
             root_cause=state.verdict.root_cause if state.verdict else "",
             waiting=self._waiting(leaving) or (report.waiting if report and not ended else ""),
+            waiting_since_ms=0 if ended else self.waiting_since_ms,
             attempts=attempts,
             traces=state.history.traces(),
             exceptions=state.history.exceptions(),
@@ -110,6 +115,16 @@ class ManagedJob:
         if waiting or leaving is None or not leaving.obstacle:
             return waiting
         return f"its driver to leave its node, which was not possible so far: {leaving.obstacle}"
+
+    def note_lack(self, *, is_lacking: bool, now_ms: int) -> None:
+        """Note whether something is missing for the attempt that runs.
+
+        While slots are about to be matched, what is missing is unknown: so a lack ends only if it stays away.
+        """
+        if is_lacking:
+            self.waiting_since_ms, self.lacked_ms = self.waiting_since_ms or now_ms, now_ms
+        elif now_ms - self.lacked_ms > _LACK_OVER_MS:
+            self.waiting_since_ms = 0
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report. Return False if the report is not newer than the last one."""

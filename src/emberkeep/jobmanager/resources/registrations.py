@@ -23,6 +23,8 @@ class Registration:
     heard_ms: int
     keys: tuple[tuple[JobId, int], ...] = ()  # attempts with slots or a live driver there
     exited: tuple[tuple[JobId, int], ...] = ()
+    usage_since_ms: int = 0  # see TaskManagerView
+    disk_low_since_ms: int = 0
     complete: bool = False  # it has reported since it learned of this epoch
 
     def take(self, report: TaskManagerReport, now_ms: int) -> None:
@@ -35,9 +37,13 @@ class Registration:
 
 
 class Registrations:
-    """One registration for each task manager that the SlotManager has registered."""
+    """One registration for each task manager that the SlotManager has registered.
 
-    def __init__(self, task_managers: RegisteredTaskManagers) -> None:
+    ``empty_since_ms``: since when there is none; 0 if there is one.
+    """
+
+    def __init__(self, task_managers: RegisteredTaskManagers, now_ms: int) -> None:
+        self.empty_since_ms = now_ms
         self._task_managers = task_managers
         self._by_id: dict[TaskManagerId, Registration] = {}
 
@@ -48,9 +54,12 @@ class Registrations:
         """Replace a task manager's registration with a new one, made from its first report."""
         registration = self._by_id[info.id] = Registration(info, report, now_ms)
         registration.take(report, now_ms)
+        self.empty_since_ms = 0
 
-    def remove(self, task_manager: TaskManagerId) -> None:
+    def remove(self, task_manager: TaskManagerId, now_ms: int) -> None:
         self._by_id.pop(task_manager, None)
+        if not self._by_id:
+            self.empty_since_ms = self.empty_since_ms or now_ms
 
     def nodes(self) -> set[str]:
         """Return the nodes of all registered task managers."""
@@ -83,4 +92,6 @@ class Registrations:
             away=member.away,
             blocked=member.is_blocked,
             evacuated=member.is_evacuated,
+            usage_since_ms=registration.usage_since_ms,
+            disk_low_since_ms=registration.disk_low_since_ms,
         )

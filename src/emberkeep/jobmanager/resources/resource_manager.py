@@ -119,6 +119,11 @@ class ResourceManager(Actor):
         self._match_due = False
         self._coverage = Coverage(slots.reclaimer.terms.total)
 
+    @property
+    def empty_since_ms(self) -> int:
+        """Since when no task manager is registered, as far as this leader knows; 0 if one is."""
+        return self._registrations.empty_since_ms
+
     def listen(self, listener: ClusterListener) -> None:
         """Set the listener. Call before ``run``."""
         self._announcer.listen(listener)

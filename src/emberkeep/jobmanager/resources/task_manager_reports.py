@@ -56,7 +56,7 @@ class TaskManagerReports:
         term: Term,
         usage: UsageHistories,
     ) -> None:
-        self.registrations = Registrations(slots.task_managers)
+        self.registrations = Registrations(slots.task_managers, term.started_ms)
         self.lost = LostInstances()
         self._gone: deque[TaskManagerId] = deque(maxlen=_GONE)
         self._slots = slots
@@ -112,7 +112,8 @@ class TaskManagerReports:
         is_late = report.sequence <= before.sequence
         self._take(registration, request, is_late=is_late)
         if not is_late:
-            self._usage.note(request.id, self._reading(registration), self._clock.now_ms())
+            usage = self._usage.note(request.id, self._reading(registration), self._clock.now_ms())
+            registration.usage_since_ms, registration.disk_low_since_ms = usage.since_ms, usage.disk_low_since_ms
         self._note_leaving(request.id, report)
         if was_away:
             log.info("received a heartbeat again", task_manager=request.id, address=registration.info.address)
@@ -227,7 +228,7 @@ class TaskManagerReports:
 
     def _note_lost(self, lost: Sequence[RemovedTaskManager]) -> None:
         for info, holders in lost:
-            self.registrations.remove(info.id)
+            self.registrations.remove(info.id, self._clock.now_ms())
             self._gone.append(info.id)
             self._usage.left(info.id)
             for job_id in holders:

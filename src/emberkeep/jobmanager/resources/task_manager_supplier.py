@@ -67,6 +67,12 @@ class TaskManagerSupplier:
         self._warned: dict[str, str] = {}  # the newest warning of each kind
         self._problem = ""
         self._problem_at = float("-inf")
+        self._problem_since_ms = 0
+
+    @property
+    def problem_since_ms(self) -> int:
+        """Since when there is a problem, the same or others without a minute in between; 0 if there is none."""
+        return self._problem_since_ms if self.problem else 0
 
     @property
     def problem(self) -> str:
@@ -153,6 +159,7 @@ class TaskManagerSupplier:
     def _warn(self, kind: str, text: str, *, is_problem: bool = True) -> None:
         """Log a warning, and note a problem for users, unless it repeats the last one of its kind."""
         if is_problem:
+            self._problem_since_ms = self.problem_since_ms or self._clock.now_ms()
             self._problem, self._problem_at = text, self._clock.now()
         if text == self._warned.get(kind):
             return

@@ -37,6 +37,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     root_cause: str
     waiting: str  # a text that names what the job waits for; "" when nothing is missing
+    waiting_since_ms: int = 0  # since when it waits, although it runs; 0 if unknown
     attempts: tuple[AttemptRecord, ...]
     traces: tuple[RecoveryTrace, ...] = ()  # of the newest attempts, as far as this leader knows; oldest first
     exceptions: tuple[ExceptionEntry, ...]
@@ -123,6 +124,8 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     blocked: bool  # by the blocklist: nothing new is placed there
     evacuated: bool  # its running work must move elsewhere as well
     evacuation: Evacuation | None = None  # set if it is evacuated
+    usage_since_ms: int = 0  # when the history of its usage begins; 0 before its first heartbeat
+    disk_low_since_ms: int = 0  # since when its disk is nearly full, in that history; 0 if it is not
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):

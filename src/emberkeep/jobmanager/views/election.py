@@ -18,11 +18,12 @@ class ZooKeeperConnection(StrEnum):
 class ElectionView(msgspec.Struct, frozen=True, kw_only=True):
     """The election in ZooKeeper, as the leader last saw it.
 
-    ``queue``: addresses of the JobManagers that lead or are ready to. ``known``: those that were ever heard of, most
-    recently reported first.
+    ``queue``: addresses of the JobManagers that lead or are ready to. ``queue_changed_ms``: when it was last seen to
+    change; 0 if unknown. ``known``: those that were ever heard of, most recently reported first.
     """
 
     servers: str
     connection: ZooKeeperConnection
     queue: tuple[str, ...] = ()
+    queue_changed_ms: int = 0
     known: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ from emberkeep.base.ids import parse_task_manager_id
 from emberkeep.chronicle.occurrence import Occurrence
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.web.event_texts import EventTexts
+from emberkeep.web.health import node_health
 from emberkeep.web.node_filter import (
     NodeFilter,
     listed,
@@ -63,6 +64,7 @@ class NodePages:
             names=names,
             events=events,
             problem=problem,
+            problems=node_health([view]),
             entry=entries.get(identifier),
             progress=progress([view]),
             leaving=leaving([view]),
@@ -85,6 +87,7 @@ class NodePages:
             "nodes",
             node=node_line(node, blocklist, there),
             there=there,
+            problems=node_health(there),
             plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],
             blocked=blocked,
             jobs=jobs_on(there, await self._gateway.jobs()),

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -14,7 +15,7 @@ from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.watched import WatchedBlobs
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
-from emberkeep.adapters.shared_storage.watch import StorageWatch
+from emberkeep.adapters.shared_storage.watch import NEARLY_FULL, StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
@@ -28,7 +29,7 @@ from tests.unit.jobmanager.memory_store import FailingStore
 
 
 def watching(layout: StateLayout) -> StorageWatch:
-    return StorageWatch(layout, ClusterStorage(layout, lambda: 1))
+    return StorageWatch(layout, ClusterStorage(layout, lambda: 1), now_ms=lambda: 1)
 
 
 @pytest.mark.anyio
@@ -80,7 +81,7 @@ async def test_an_empty_mount_point_takes_no_jobs_also_of_a_job_store_without_jo
     layout.storage.rename(tmp_path / "unmounted")
     layout.storage.mkdir()
     storage = ClusterStorage(layout, lambda: 1)
-    watch = StorageWatch(layout, storage)
+    watch = StorageWatch(layout, storage, now_ms=lambda: 1)
     assert storage.settle(StoreOrigin(identity="1", storage=place_id, was_led=True)) == ""
     await watch.look()
     assert watch.problem
@@ -110,9 +111,37 @@ async def test_a_storage_that_cannot_be_looked_at_does_not_end_the_watch(
     assert not watch.problem
 
 
+@pytest.mark.anyio
+async def test_it_is_known_since_when_the_storage_is_away_or_nearly_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout, now = StateLayout(tmp_path, Configuration()), iter(range(1, 100))
+    layout.storage.mkdir()
+    watch = StorageWatch(layout, ClusterStorage(layout, lambda: 1), now_ms=lambda: next(now))
+    ClusterStorage(layout, lambda: 1).settle(StoreOrigin(identity="1", storage="", was_led=False))
+    free = [NEARLY_FULL]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    await watch.look()
+    assert (watch.problem_since_ms, watch.low_since_ms) == (0, 0)
+    free[0] -= 1
+    await watch.look()
+    await watch.look()
+    assert watch.low_since_ms == 1
+    layout.storage.rename(tmp_path / "unmounted")
+    layout.storage.mkdir()
+    await watch.look()
+    await watch.look()
+    assert (watch.problem_since_ms, watch.low_since_ms) == (2, 1)
+    layout.storage.rmdir()
+    (tmp_path / "unmounted").rename(layout.storage)
+    free[0] += 1
+    await watch.look()
+    assert (watch.problem_since_ms, watch.low_since_ms) == (0, 0)
+
+
 class Storage:
     def __init__(self) -> None:
-        self.problem = ""
+        self.problem, self.problem_since_ms = "", 0
         self.expected = 0
 
     async def expect(self) -> None:

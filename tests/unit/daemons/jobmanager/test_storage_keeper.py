@@ -198,6 +198,13 @@ async def test_marks_of_a_newer_release_are_left_alone_and_nothing_is_deleted(be
     assert bench.left() == {UNKNOWN}
     assert path.read_bytes() == written
     assert "newer release" in bench.keeper.problem()
+    since = bench.keeper.problem_since_ms
+    with pytest.raises(NewerFormat):
+        await bench.clean_at(3000)
+    assert bench.keeper.problem_since_ms == since > 0
+    path.unlink()
+    await bench.clean_at(3001)
+    assert bench.keeper.problem_since_ms == 0
 
 
 @pytest.mark.req("HA-6")

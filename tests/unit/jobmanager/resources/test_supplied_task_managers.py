@@ -90,6 +90,9 @@ def test_what_the_platform_refuses_is_shown_as_a_problem_and_as_an_event_until_i
         await asyncio.sleep(20.0)
         said = "cannot start a task manager: Slurm refuses: invalid account"
         assert cluster.service.problem == said
+        began = cluster.service.problem_since_ms
+        await asyncio.sleep(100.0)  # it is tried again and again
+        assert cluster.service.problem_since_ms == began > 0
         page = await cluster.chronicle.read("", Selection(types=frozenset({What.TASK_MANAGER_NOT_STARTED})))
         assert [each.message for each in page.occurrences] == [said]
         nodes.refusal = None
