@@ -24,6 +24,7 @@ from tests.integration.console.browser import chromium
 THEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 _SECONDS: Final = 600.0  # for the history of the stream
 _BATCHES: Final = 20  # of the stream, so that its plots have a shape
+_TASK_MANAGER: Final = "tm-127.0.0.2"
 _SIZE: Final = {"width": 1200, "height": 900}
 _CLUSTER: Final = (
     *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
@@ -98,11 +99,32 @@ def console(directory: Path) -> Iterator[Console]:
         started.run("cluster", "down")
 
 
-def photograph(page: Page, url: str, paths: dict[str, str], target: Path, theme: str) -> None:
-    """Write a picture of each page, of its whole height. Raises ValueError if one is not shown."""
+def pictures(stream: str, batch: str, log: str) -> dict[str, str]:
+    """Return the path of the page of each picture. ``stream``, ``batch``: ids of jobs; ``log``: path of a log."""
+    paths = {"overview": "/", "stream": f"/jobs/{stream}", "batch": f"/jobs/{batch}"}
+    paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": f"/taskmanagers/{_TASK_MANAGER}"}
+    paths |= {name: f"/{name}" for name in ("jobs", "savepoints", "events", "audit", "taskmanagers", "nodes")}
+    paths |= {"blobs": "/blobs", "job-blobs": f"/blobs?job={stream}", "leadership": "/leadership"}
+    paths |= {"node": "/nodes/127.0.0.2", "logs": f"/jobs/{stream}/logs", "log": log}
+    paths |= {"jobmanager-log": "/jobmanager/logs/jobmanager.log"}
+    return paths | {"task-manager-log": f"/taskmanagers/{_TASK_MANAGER}/logs/taskmanager.log"}
+
+
+def path_of_log(page: Page, url: str, job_id: str) -> str:
+    """Return the path of the page of one of the job's logs. Raises ValueError if its page has no link to one."""
+    page.goto(f"{url}/jobs/{job_id}", wait_until="load")
+    link = page.locator(f"a[href^='/jobs/{job_id}/logs/']").first
+    path = link.get_attribute("href")
+    if path is None:
+        raise ValueError(f"the page of job {job_id} has no link to a log")
+    return path
+
+
+def photograph(page: Page, url: str, paths: dict[str, str], target: Path, theme: str, status: int = 200) -> None:
+    """Write a picture of each page, of its whole height. Raises ValueError if one is not answered with ``status``."""
     for name, path in paths.items():
         answer = page.goto(f"{url}{path}", wait_until="load")
-        if answer is None or not answer.ok:
+        if answer is None or answer.status != status:
             raise ValueError(f"{path} is not shown: {answer.status_text if answer else 'no answer'}")
         page.wait_for_timeout(1500)  # plots are drawn after the page has loaded
         page.screenshot(path=target / f"{name}-{theme}.png", full_page=True)
@@ -127,19 +149,17 @@ def main(target: Path) -> None:
         cluster.wait_for_batches(stream)
         cluster.run("savepoint", "create", stream)
         cluster.run("savepoint", "verify", cluster.run("savepoint", "create", stream))
-        paths = {"overview": "/", "stream": f"/jobs/{stream}", "batch": f"/jobs/{batch}"}
-        paths |= {"job-events": f"/jobs/{stream}/events", "task-manager": "/taskmanagers/tm-127.0.0.2"}
-        paths |= {name: f"/{name}" for name in ("jobs", "savepoints", "events", "audit", "taskmanagers", "nodes")}
-        paths |= {"blobs": "/blobs", "job-blobs": f"/blobs?job={stream}", "leadership": "/leadership"}
-        paths |= {"node": "/nodes/127.0.0.2", "logs": f"/jobs/{stream}/logs"}
         with chromium() as browser:
             for theme in THEMES:
                 url, link = cluster.login()
                 context = browser.new_context(ignore_https_errors=True, color_scheme=theme, viewport=_SIZE)  # type: ignore[arg-type]
                 page = context.new_page()
+                photograph(page, url, {"login": "/login"}, target, theme)
                 page.goto(link)
                 page.wait_for_url(f"{url}/")
+                paths = pictures(stream, batch, path_of_log(page, url, stream))
                 photograph(page, url, paths, target, theme)
+                photograph(page, url, {"error": f"/jobs/{'0' * 32}"}, target, theme, status=404)
                 photograph_part(page, url, paths["stream"], "#streams", target / f"stream-progress-{theme}.png")
                 context.close()
         cluster.run("cancel", stream)
