@@ -9,6 +9,8 @@ import { column, stacked } from "./stream_series.js";
 const HEIGHT = 168;
 const COLOURS = 8; // --plot-1 to --plot-8
 const AXIS_WIDTH = 72; // the same in all plots, so that their time axes are in line
+const NARROW = 480; // below this width, as on phones, plots get more of it and their axes less
+const NARROW_AXIS = 54;
 const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power); // steps between the ticks of bytes
 
 function element(tag, className, text = "") {
@@ -167,7 +169,7 @@ export class Plots {
     const axis = (scale, side, text) => ({
       scale,
       side,
-      size: AXIS_WIDTH,
+      size: (chart) => (chart.width >= NARROW ? AXIS_WIDTH : text === none ? 10 : NARROW_AXIS),
       stroke: colour("--soft"),
       grid: { show: side === 3, stroke: colour("--line"), width: 1 },
       ticks: { show: false },
@@ -199,7 +201,7 @@ export class Plots {
       axes: [
         { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 30, values: times },
         axis("left", 3, plot.left),
-        plot.right === undefined ? axis("left", 1, () => "") : axis("right", 1, plot.right),
+        plot.right === undefined ? axis("left", 1, none) : axis("right", 1, plot.right),
       ],
     };
   }
@@ -274,6 +276,10 @@ export class Plots {
     this.#cursorText.show(first.chart, at, lines);
     this.#spoken.textContent = lines.join(". ");
   }
+}
+
+function none() {
+  return "";
 }
 
 // Returns the colour of a custom property. The style sheet is asked once for each.

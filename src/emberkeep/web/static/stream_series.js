@@ -77,12 +77,12 @@ export function shortName(name) {
   return name.length <= LONGEST ? name : `${name.slice(0, Math.ceil(half))}…${name.slice(-Math.floor(half))}`;
 }
 
-// The backlogs of a record in a cell of a table: that of the query, and those of its sources if it has several.
+// The backlogs of a record in a cell of a table: that of the query, and those of its sources, in their order, if it has
+// several.
 export function backlogs(record) {
   const rows = count(record["backlog-rows"]);
   if (record.sources.length < 2) return rows;
-  const parts = [...named(record)].map(([name, source]) => `${shortName(name)} ${count(source["backlog-rows"])}`);
-  return `${rows} (${parts.join(", ")})`;
+  return `${rows} (${record.sources.map((source) => count(source["backlog-rows"])).join(" + ")})`;
 }
 
 // For each column the sum of itself and of those before it.

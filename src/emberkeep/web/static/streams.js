@@ -89,7 +89,7 @@ function numbers(record, marks) {
     ["State commit", seconds(record["state-commit-duration"] / 1000)],
     ["Watermark gap", gap === null ? "–" : seconds(gap / 1000)],
     ["Late rows", count(record["late-rows"])],
-    ["Backlog", backlogs(record), record.sources.length > 1 ? "hint" : undefined],
+    ["Backlog", backlogs(record)],
     ["Events since", marks.map(markText).join("; ") || "–", "hint"],
   ];
 }
