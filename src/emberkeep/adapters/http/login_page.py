@@ -36,7 +36,7 @@ _PAGE = """\
 _ASKING = """\
 <p>{reason} <code>emberkeep cluster status</code> prints a link that logs you in. Or enter the token. It is in the file
 <code>security.token-file</code>, by default <code>token</code> below the state directory.</p>
-<form method="post" action="/login">
+<form method="post" action="/login" class="filter fields">
   <label>Token <input type="password" name="token" autocomplete="off" required></label>
   <button type="submit">Log in</button>
 </form>"""

@@ -11,6 +11,7 @@ const COLOURS = 8; // --plot-1 to --plot-8
 const AXIS_WIDTH = 72; // the same in all plots, so that their time axes are in line
 const NARROW = 480; // below this width, as on phones, plots get more of it and their axes less
 const NARROW_AXIS = 54;
+const TIME_SPACE = 75; // between two times, so that they do not touch
 const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power); // steps between the ticks of bytes
 
 function element(tag, className, text = "") {
@@ -199,7 +200,7 @@ export class Plots {
       },
       series: [{}, ...(plot.stacked ? lines.reverse() : lines)],
       axes: [
-        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 30, values: times },
+        { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, size: 30, space: TIME_SPACE, values: times },
         axis("left", 3, plot.left),
         plot.right === undefined ? axis("left", 1, none) : axis("right", 1, plot.right),
       ],

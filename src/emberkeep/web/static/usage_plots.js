@@ -35,7 +35,7 @@ export function usagePlots(elements, usage) {
       left: count,
       series: () => [
         { label: "taken", value: (sample) => sample["slots-taken"] },
-        { label: "there are", value: (sample) => sample.slots },
+        { label: "in total", value: (sample) => sample.slots },
       ],
     },
   ];
