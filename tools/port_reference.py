@@ -40,6 +40,8 @@ by default.
   `notifications.webhook.url` and `metrics.otlp.endpoint`; and to the sources and sinks of the jobs.
 - **One address for all**: a task manager, its drivers and executors bind `taskmanager.host`, the JobManager binds
   `rest.bind-address`. On a machine with several networks, name the address of the inner one.
+- **Translated ports**: `rest.bind-port`, `rest.spark-ui.bind-port` and `taskmanager.rpc.bind-port` are what the
+  daemons bind if others reach these ports at other numbers: see [addresses](../clusters.md#addresses).
 
 ## Read next
 
@@ -117,7 +119,11 @@ _PORTS = (
 
 def render() -> str:
     """Return the whole page. Raises ValueError if the table lacks an option that names a port, or names another."""
-    defaults = {option.key: option.default for option in options() if option.key.endswith((".port", "-port"))}
+    defaults = {
+        option.key: option.default
+        for option in options()
+        if option.key.endswith((".port", "-port")) and not option.key.endswith(".bind-port")
+    }
     named = {port.option for port in _PORTS if port.option}
     if named != defaults.keys():
         raise ValueError(f"tools/port_reference.py and the options differ: {sorted(named ^ defaults.keys())}")

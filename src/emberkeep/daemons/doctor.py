@@ -29,8 +29,10 @@ from emberkeep.base.configuration.options import (
     DRIVER_LEASE,
     HA_TYPE,
     REST_BIND_ADDRESS,
+    REST_BIND_PORT,
     REST_PORT,
     SAVEPOINT_DIRECTORY,
+    SPARK_UI_BIND_PORT,
     SPARK_UI_PORT,
     TASK_MANAGER_HOST,
     WORKING_DIRECTORY,
@@ -191,7 +193,8 @@ def _cluster(configuration: Configuration, url: str | None) -> tuple[Endpoint | 
 def _future_ports(configuration: Configuration) -> list[Finding]:
     """Return whether a JobManager and a task manager could listen where they are configured to. None runs yet."""
     findings, host = [], configuration[REST_BIND_ADDRESS]
-    for option in (REST_PORT, SPARK_UI_PORT):
+    for announced, bound in ((REST_PORT, REST_BIND_PORT), (SPARK_UI_PORT, SPARK_UI_BIND_PORT)):
+        option = bound if configuration[bound] else announced
         if port := configuration[option]:
             findings += port_findings(look_at_free_port(host, port, f"the JobManager: rest.bind-address, {option.key}"))
     if configuration.origin(TASK_MANAGER_HOST) != "default":

@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.integration.hosts.host import Host, Link
 from tests.integration.hosts.namespaces import Namespaces
+from tests.integration.hosts.router import hide
 from tests.integration.hosts.shared_disk import SharedDisk
 
 _HOSTS = 200  # addresses of hosts end with 1 to 200
@@ -71,6 +72,7 @@ class Network:
         self.shared = self.directory / "shared" if self.disk is None else self.disk.path
         self.shared.mkdir(mode=0o777, exist_ok=True)
         self._faults: dict[tuple[str, str], Fault] = {}  # by the two ports
+        self._routers: dict[str, tuple[Host, Mapping[int, int]]] = {}  # by the host that is behind it
         self._queues: set[str] = set()  # ports at which marked packets wait
         self._late: dict[str, subprocess.Popen[bytes]] = {}  # by the port whose packets it holds back
         script = "ip link set lo up; echo ready; exec sleep infinity"
@@ -90,6 +92,15 @@ class Network:
         self.start(host)
         return host
 
+    def hide(self, host: Host, router: Host, ports: Mapping[int, int] | None = None) -> None:
+        """Let a host be reached at the addresses of ``router`` only, which both have IPv4 addresses for.
+
+        ``ports`` maps ports of the router to other ports of the host. All other ports are the same.
+        """
+        self._routers[host.name] = router, ports or {}
+        hide(router, host, ports or {})
+        self._name_hosts()
+
     def start(self, host: Host) -> None:
         """Start a host that is new, or that was killed: it has its disk, and nothing that was in its memory."""
         host.boot(secrets.token_hex(16))
@@ -98,6 +109,9 @@ class Network:
             self._switches.run("ip", "link", "add", link.port, "type", "veth", *peer)
             self._switches.run("ip", "link", "set", link.port, "master", link.segment, "up")
         host.set_up_links()
+        if host.name in self._routers:
+            router, ports = self._routers[host.name]
+            hide(router, host, ports)
         self._name_hosts()
         self._apply()
 
@@ -222,6 +236,8 @@ class Network:
             if not reader.is_up:
                 continue
             here = {link.segment for link in reader.links}
+            if reader.name in self._routers:
+                here |= {link.segment for link in self._routers[reader.name][0].links}
             lines = [
                 f"{address} {host.name}.{link.segment} {host.name}"
                 for host in self.hosts

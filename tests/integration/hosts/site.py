@@ -17,12 +17,14 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.commands import SMALL, Running
 from tests.integration.conditions import DEADLINE, until
 from tests.integration.hosts.host import SHARED, Host
-from tests.integration.hosts.network import LAN, OUTSIDE, Network
+from tests.integration.hosts.network import LAN, OUTSIDE, PRIVATE, Network, Segment
 
 USER, UID = "emberkeep", 4711  # who runs the cluster on each host
 CONFIG = "/etc/emberkeep/config.yaml"
 TLS = ".local/state/emberkeep/tls"  # below the home directory
 PORT, SPARK_UI_PORT = 8081, 8082
+OUTER_PORT, OUTER_SPARK_UI_PORT = 443, 444  # of a router
+AGENT_PORT, OUTER_AGENT_PORT = 6122, 7122
 # Losses are noticed within seconds. Test processes are small, and no machine is spent on standbys and class archives.
 SETTINGS = {
     "heartbeat.interval": "500ms",
@@ -57,7 +59,9 @@ class HostedCluster:
     """JobManagers with a ZooKeeper, and task managers, each on its host.
 
     They call each other by name, and JobManagers have an interface for their users as well; nothing else can be
-    reached from there. With ``by_address`` all are at one switch, and call each other by address.
+    reached from there. With ``by_address`` all are at one switch, and call each other by address. With ``hidden``, the
+    JobManagers and the first task manager are each behind a router, and are called by the name of that router; the
+    ports of their daemons are others there.
     """
 
     credentials = (
@@ -73,15 +77,19 @@ class HostedCluster:
         families: tuple[int, ...] = (4, 6),
         *,
         by_address: bool = False,
+        hidden: bool = False,
     ) -> None:
         self.network = network
         self.by_address = by_address
+        self.port = OUTER_PORT if hidden else PORT  # of JobManagers
+        self._families = families
+        self._routers: dict[str, Host] = {}  # by the name of the host behind it
         users, servers = ((LAN,), (LAN,)) if by_address else ((OUTSIDE,), (LAN, OUTSIDE))
         self.zookeeper = network.add("zk", families=families)
-        self.job_managers = [
-            network.add(f"jm-{number + 1}", *servers, families=families) for number in range(job_managers)
+        self.job_managers = [self._add(f"jm-{number + 1}", servers, hidden=hidden) for number in range(job_managers)]
+        self.task_managers = [
+            self._add(f"tm-{number + 1}", (LAN,), hidden=hidden and number == 0) for number in range(task_managers)
         ]
-        self.task_managers = [network.add(f"tm-{number + 1}", families=families) for number in range(task_managers)]
         self.client = network.add("client", *users, families=families)
         self.client.namespaces.run("umount", "/mnt/shared")
         self.any_address = "0.0.0.0" if 4 in families else "::"
@@ -95,21 +103,22 @@ class HostedCluster:
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
-    def join(self, host: Host) -> None:
-        """Make a host one of the task managers, before ``prepare``."""
-        host.add_user(USER, UID)
-        self.task_managers.append(host)
-        self._hosts.append(host)
+    def _add(self, name: str, segments: tuple[Segment, ...], *, hidden: bool) -> Host:
+        if not hidden:
+            return self.network.add(name, *segments, families=self._families)
+        host = self.network.add(name, PRIVATE, families=self._families)
+        self._routers[name] = router = self.network.add(f"{name}-router", *segments, PRIVATE, families=self._families)
+        ports = {OUTER_PORT: PORT, OUTER_SPARK_UI_PORT: SPARK_UI_PORT, OUTER_AGENT_PORT: AGENT_PORT}
+        self.network.hide(host, router, ports)
+        return host
 
     def called(self, host: Host) -> str:
         """How the others call a host."""
+        host = self._routers.get(host.name, host)
         return host.address if self.by_address else host.name
 
-    def prepare(self, announced: Mapping[str, str] | None = None) -> None:
-        """Write one configuration file everywhere, and give each host a certificate and the client what it needs.
-
-        ``announced``: how others call a host, by its name, where that is neither its name nor its address.
-        """
+    def prepare(self) -> None:
+        """Write one configuration file everywhere, and give each host a certificate and the client what it needs."""
         texts = {
             "high-availability.type": "zookeeper",
             "high-availability.zookeeper.quorum": f"{in_brackets(self.called(self.zookeeper))}:2181",
@@ -125,8 +134,7 @@ class HostedCluster:
         first.done("emberkeep", "security", "init", "--host", self.called(first), user=USER)
         bundles = self.network.shared / "bundles"
         for host in self._hosts[1:]:
-            called = (announced or {}).get(host.name, self.called(host))
-            bundle = ("security", "bundle", "--host", called, str(SHARED / "bundles" / host.name))
+            bundle = ("security", "bundle", "--host", self.called(host), str(SHARED / "bundles" / host.name))
             first.done("emberkeep", *bundle, user=USER)
             tls = host.disk / "home" / USER / TLS
             shutil.copytree(bundles / host.name, tls)
@@ -157,13 +165,20 @@ class HostedCluster:
 
     def start_job_manager(self, host: Host) -> None:
         settings = {"rest.address": self.called(host), "rest.bind-address": self.any_address}
+        if host.name in self._routers:
+            settings |= {"rest.port": str(OUTER_PORT), "rest.bind-port": str(PORT)}
+            settings |= {"rest.spark-ui.port": str(OUTER_SPARK_UI_PORT), "rest.spark-ui.bind-port": str(SPARK_UI_PORT)}
         self._daemons[host.name] = host.start(
             "emberkeep", "jobmanager", "--config", CONFIG, *_given(settings), user=USER
         )
 
     def start_task_manager(self, host: Host, settings: Mapping[str, str]) -> None:
-        given = _given({"taskmanager.host": self.called(host), **settings})
-        self._daemons[host.name] = host.start("emberkeep", "taskmanager", "--config", CONFIG, *given, user=USER)
+        given = {"taskmanager.host": self.called(host), **settings}
+        if host.name in self._routers:
+            given |= {"taskmanager.bind-host": self.any_address}
+            given |= {"taskmanager.rpc.port": str(OUTER_AGENT_PORT), "taskmanager.rpc.bind-port": str(AGENT_PORT)}
+        words = ("taskmanager", "--config", CONFIG, *_given(given))
+        self._daemons[host.name] = host.start("emberkeep", *words, user=USER)
 
     # --- asking, as a user on the client's host -----------------------------------------------------------------------
 
@@ -179,7 +194,7 @@ class HostedCluster:
         return self.url_of(next(host for host in self.job_managers if host.is_up))
 
     def url_of(self, host: Host) -> str:
-        return f"https://{join_host_port(self.called(host), PORT)}"
+        return f"https://{join_host_port(self.called(host), self.port)}"
 
     def fetch(self, path: str, accept: str = "application/json") -> str | None:
         """Return a resource or a page as the client's host gets it; None while no leader answers."""
@@ -231,7 +246,7 @@ class HostedCluster:
             found = self.fetch("/v1/overview")
             leader = "" if found is None else json.loads(found)["emberkeep"]["job-manager"]
             running = (host for host in self.job_managers if host.is_up)
-            return next((host for host in running if join_host_port(self.called(host), PORT) == leader), None)
+            return next((host for host in running if join_host_port(self.called(host), self.port) == leader), None)
 
         return until(look, self.story)
 

@@ -11,7 +11,7 @@ from tests.integration.conditions import until
 from tests.integration.hosts.host import SHARED
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.numbered_rows import LIBRARY, SCRIPT, SETTINGS, NumberedRows
-from tests.integration.hosts.site import PORT, HostedCluster
+from tests.integration.hosts.site import HostedCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -70,9 +70,15 @@ def test_users_outside_need_to_reach_job_managers_only(network: Network) -> None
     rows = NumberedRows(network.shared / "rows")
     job_id = submitted(cluster, rows)
     more(cluster, rows, "at first")
+    is_shown_outside(cluster, job_id)
+    finished(cluster, rows, job_id)
+
+
+def is_shown_outside(cluster: HostedCluster, job_id: str) -> None:
+    """The job's state, logs, page and Spark UI."""
     # The client may name a JobManager that does not lead.
     standby = next(host for host in cluster.job_managers if host is not cluster.leader())
-    assert cluster.client.reaches(standby.name, PORT)
+    assert cluster.client.reaches(cluster.called(standby), cluster.port)
     assert "attempt 1" in cluster.command("info", job_id).lower()
     assert cluster.command("logs", job_id) == "rows are being read\n"
     page = cluster.fetch(f"/jobs/{job_id}", "text/html")
@@ -85,6 +91,27 @@ def test_users_outside_need_to_reach_job_managers_only(network: Network) -> None
     )
     shown = cluster.client.done("python", "-c", f"{fetch}; print(o.open(sys.argv[1]).read().decode())", found[0])
     assert "Spark Jobs" in shown
+
+
+@pytest.mark.req("NET-1", "NET-2")
+@pytest.mark.parametrize("driver_is_hidden", [True, False], ids=["hidden-driver", "hidden-executor"])
+def test_routers_translate_addresses_and_ports(network: Network, driver_is_hidden: bool) -> None:
+    """JobManagers and one node, with the driver or the executor, are known by the addresses of their routers only."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=2, families=(4,), hidden=True)
+    cluster.prepare()
+    hidden, seen = cluster.task_managers
+    network.cut(hidden, *cluster.job_managers)  # at their own addresses
+    of_driver, of_executor = (hidden, seen) if driver_is_hidden else (seen, hidden)
+    cluster.start(
+        {of_driver.name: {"taskmanager.numberOfTaskSlots": "0"}, of_executor.name: {"taskmanager.driver-places": "0"}}
+    )
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "through the routers")
+    is_shown_outside(cluster, job_id)
+    network.kill(cluster.leader())
+    more(cluster, rows, "after the leader's host was lost")
+    assert cluster.driver_host(cluster.running(job_id)) is of_driver
     finished(cluster, rows, job_id)
 
 

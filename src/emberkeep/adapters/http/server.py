@@ -22,12 +22,13 @@ SHUTDOWN_SECONDS = 2.0  # granted to running requests when the server closes
 class BoundPort:
     """A port that this process has bound. Connections are refused until it is served.
 
-    ``address`` is "host:port", with the host at which other processes reach the port.
+    ``address`` is "host:port" as other processes reach it. It may differ from what was bound.
     """
 
     host: str  # as it is announced
     bind_host: str
-    port: int
+    port: int  # as it is announced
+    bound: int
     option: str  # the key that sets the port, for errors
     socket: socket.socket = field(repr=False)
     connections: Connections = field(repr=False)
@@ -43,7 +44,7 @@ class BoundPort:
 
 @dataclass(frozen=True)
 class ServedPort:
-    """A served port. ``address`` is "host:port" with the port that was bound."""
+    """A served port. ``address`` is "host:port" as other processes reach it."""
 
     address: str
     _listener: Listener
@@ -60,13 +61,14 @@ def bind_port(
     port: int,
     *,
     announced: str = "",
+    announced_port: int = 0,
     port_option: str = "rest.port",
     limits: ConnectionLimits | None = None,
 ) -> BoundPort:
     """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission.
 
-    ``announced``: host at which other processes reach the port, by default ``host``. ``limits``: limits on the port's
-    connections, by default derived from this process's limit on open files.
+    ``announced`` and ``announced_port``: where other processes reach it, by default what is bound. ``limits``: limits
+    on the port's connections, by default derived from this process's limit on open files.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -87,7 +89,8 @@ def bind_port(
     except (OSError, UnicodeError) as error:
         raise bind_error(error, host, port, port_option) from None
     connections = Connections(limits or process_limits())
-    return BoundPort(announced or host, host, bound.getsockname()[1], port_option, bound, connections)
+    number = bound.getsockname()[1]
+    return BoundPort(announced or host, host, announced_port or number, number, port_option, bound, connections)
 
 
 async def serve_http(
@@ -108,7 +111,7 @@ async def serve_http(
     except OSError as error:
         port.close()
         await runner.cleanup()
-        raise bind_error(error, port.bind_host, port.port, port.option) from None
+        raise bind_error(error, port.bind_host, port.bound, port.option) from None
     return ServedPort(port.address, listener, runner)
 
 

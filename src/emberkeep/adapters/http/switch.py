@@ -35,7 +35,7 @@ class SwitchedPort:
             self._listener.open()
         except OSError as error:
             await self.close()
-            raise bind_error(error, self._port.bind_host, self._port.port, self._port.option) from None
+            raise bind_error(error, self._port.bind_host, self._port.bound, self._port.option) from None
 
     async def switch(self, app: web.Application) -> None:
         """Send new connections to ``app`` and close those of the previous application.

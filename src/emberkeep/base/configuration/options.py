@@ -110,6 +110,15 @@ REST_ADDRESS = define(
 REST_PORT = define(
     Option("rest.port", 8081, PORT, "port", "Port of the JobManager for REST, web page and RPC. 0: any free port.")
 )
+REST_BIND_PORT = define(
+    Option(
+        "rest.bind-port",
+        0,
+        PORT,
+        "port",
+        "Port that the JobManager binds, if others reach it at another one, rest.port. 0: rest.port.",
+    )
+)
 SPARK_UI_PORT = define(
     Option(
         "rest.spark-ui.port",
@@ -118,6 +127,16 @@ SPARK_UI_PORT = define(
         "port",
         "Port at which the JobManager serves the Spark UIs of jobs to browsers, apart from its web page. 0: any free "
         "port.",
+    )
+)
+SPARK_UI_BIND_PORT = define(
+    Option(
+        "rest.spark-ui.bind-port",
+        0,
+        PORT,
+        "port",
+        "Port that the JobManager binds for Spark UIs, if browsers reach it at another one, rest.spark-ui.port. "
+        "0: rest.spark-ui.port.",
     )
 )
 REST_BIND_ADDRESS = define(
@@ -667,6 +686,16 @@ SIGTERM_ENDS_WORK = define(
 )
 TASK_MANAGER_PORT = define(
     Option("taskmanager.rpc.port", 0, PORT, "port", "RPC port of a task manager. 0: any free port.")
+)
+TASK_MANAGER_BIND_PORT = define(
+    Option(
+        "taskmanager.rpc.bind-port",
+        0,
+        PORT,
+        "port",
+        "RPC port that a task manager binds, if others reach it at another one, taskmanager.rpc.port. "
+        "0: taskmanager.rpc.port.",
+    )
 )
 SLOTS = define(
     Option(

@@ -37,10 +37,12 @@ from emberkeep.base.configuration.options import (
     QUOTA_UPLOADS,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
+    REST_BIND_PORT,
     REST_PORT,
+    SPARK_UI_BIND_PORT,
     SPARK_UI_PORT,
 )
-from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import NodeTls
 from emberkeep.daemons.process_main import Services
@@ -87,7 +89,7 @@ class JobManagerSettings:
 
     @property
     def address(self) -> str:
-        """Return the address where other processes connect: rest.address with the port that was bound."""
+        """Return the address where other processes connect."""
         return join_host_port(self.configuration[REST_ADDRESS], self.port.port)
 
     @property
@@ -149,13 +151,19 @@ class JobManagerSettings:
 @contextlib.contextmanager
 def bound_ports(configuration: Configuration) -> Iterator[tuple[BoundPort, BoundPort]]:
     """Bind the port of the API and the console, and that of the Spark UIs. On exit, close both. Raises Fatal."""
-    host = configuration[REST_BIND_ADDRESS]
     with contextlib.ExitStack() as stack:
-        port = bind_port(host, configuration[REST_PORT])
+        port = _bind(configuration, REST_PORT, REST_BIND_PORT)
         stack.callback(port.close)
-        spark_ui_port = bind_port(host, configuration[SPARK_UI_PORT], port_option=SPARK_UI_PORT.key)
+        spark_ui_port = _bind(configuration, SPARK_UI_PORT, SPARK_UI_BIND_PORT)
         stack.callback(spark_ui_port.close)
         yield port, spark_ui_port
+
+
+def _bind(configuration: Configuration, announced: Option[int], bound: Option[int]) -> BoundPort:
+    host, port = configuration[REST_BIND_ADDRESS], configuration[announced]
+    if not configuration[bound]:
+        return bind_port(host, port, port_option=announced.key)
+    return bind_port(host, configuration[bound], announced_port=port, port_option=bound.key)
 
 
 @contextlib.asynccontextmanager

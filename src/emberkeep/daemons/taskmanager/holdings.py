@@ -24,6 +24,7 @@ from emberkeep.base.configuration.options import (
     STANDBY_DRIVERS,
     STANDBY_EXECUTORS,
     TASK_MANAGER_BIND_HOST,
+    TASK_MANAGER_BIND_PORT,
     TASK_MANAGER_HOST,
     TASK_MANAGER_PORT,
 )
@@ -107,7 +108,7 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
     configuration, directory = site.configuration, site.directory
     supervisor = _supervisor(directory, site.services, stack)
     earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
-    port = _bind(site, configuration[TASK_MANAGER_PORT], earlier)
+    port = _bind(site, earlier)
     stack.callback(port.close)
     places = BlobPlaces(
         Path(configuration[BLOB_DIRECTORY] or directory.blobs),
@@ -146,9 +147,13 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
     )
 
 
-def _bind(site: Site, configured: int, earlier: AgentLife | None) -> BoundPort:
+def _bind(site: Site, earlier: AgentLife | None) -> BoundPort:
     """Bind the configured port. For port 0, try the previous process's port first: JobMasters know it. Raises Fatal."""
-    bind = functools.partial(bind_port, site.bind_host, announced=site.host, port_option=TASK_MANAGER_PORT.key)
+    configured = site.configuration[TASK_MANAGER_PORT]
+    bind = functools.partial(bind_port, site.bind_host, announced=site.host)
+    if port := site.configuration[TASK_MANAGER_BIND_PORT]:
+        return bind(port, announced_port=configured, port_option=TASK_MANAGER_BIND_PORT.key)
+    bind = functools.partial(bind, port_option=TASK_MANAGER_PORT.key)
     if configured == 0 and earlier is not None:
         try:
             return bind(earlier.port)

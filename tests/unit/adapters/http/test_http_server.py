@@ -39,6 +39,17 @@ async def test_a_port_announces_the_host_at_which_others_reach_it() -> None:
     port.close()
 
 
+async def test_a_port_announces_the_number_at_which_others_reach_it() -> None:
+    port = bind_port("127.0.0.1", 0, announced="router.example", announced_port=443)
+    assert port.address == "router.example:443"
+    assert port.port == 443
+    assert port.bound == port.socket.getsockname()[1] != 443
+    server = await serve_http(web.Application(), port)
+    assert server.address == port.address
+    assert not is_refused(f"127.0.0.1:{port.bound}")
+    await server.close()
+
+
 async def test_ports_that_are_bound_and_not_yet_served_are_all_different() -> None:
     ports = [bind_port("127.0.0.1", 0) for _ in range(50)]
     assert len({port.port for port in ports}) == 50

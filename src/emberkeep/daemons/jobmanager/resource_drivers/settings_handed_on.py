@@ -22,6 +22,7 @@ _NOT_HANDED_ON = (
     options.JOB_MANAGER_ID,
     options.LOCAL_STATE_DIRECTORY,
     options.STATE_DIRECTORY,
+    options.TASK_MANAGER_BIND_PORT,
     options.TASK_MANAGER_HOST,
     options.TASK_MANAGER_ID,
     options.TASK_MANAGER_NODE,
