@@ -23,6 +23,7 @@ import structlog
 
 from emberkeep.adapters.processes.family import Exit, Family, OnExit, become_subreaper, reap_leader, reap_orphans
 from emberkeep.adapters.processes.leftovers import Leftover, find_leftovers
+from emberkeep.adapters.processes.memory import memory_mb
 from emberkeep.adapters.processes.start import (
     ProcessRecord,
     StartRequest,
@@ -186,6 +187,11 @@ class ProcessSupervisor:
         for process in [process for process in self._processes.values() if process.name == name]:
             await self._in_thread(process.raise_members)
 
+    async def memory_mb(self) -> dict[str, int]:
+        """Return how many MiB each process uses, with all that belongs to it."""
+        known = tuple(process for process in self._processes.values() if process.is_ours)
+        return await self._in_thread(_memory_mb, known)
+
     def _require_free(self, name: str) -> None:
         if name in self.running() or name in self._starting or name in self._new_names:
             raise Conflict(f"a process {name} runs already")
@@ -329,3 +335,10 @@ class ProcessSupervisor:
 
     async def _in_thread(self, work: Callable[[*_ArgumentTs], _ResultT], *arguments: *_ArgumentTs) -> _ResultT:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+
+def _memory_mb(families: tuple[Family, ...]) -> dict[str, int]:
+    table = take_table()
+    for family in families:
+        family.find_members(table, read_environments=False)
+    return {family.name: memory_mb(family.members) for family in families}

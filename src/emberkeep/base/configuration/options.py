@@ -723,6 +723,26 @@ MEMORY = define(
         "Memory for drivers and executors, with heap and overhead. 0: 80 % of the machine's memory.",
     )
 )
+MEMORY_LIMIT = define(
+    Option(
+        "taskmanager.memory.limit",
+        "when-short",
+        choice("none", "when-short", "always"),
+        "choice",
+        "When a driver or an executor that uses more memory than it was given, with its Python workers, is ended. "
+        "`when-short`: the one that exceeds its memory most, while the machine has less than "
+        "taskmanager.memory.reserve left. `always`: each. `none`: never.",
+    )
+)
+MEMORY_RESERVE = define(
+    Option(
+        "taskmanager.memory.reserve",
+        256 * 1024**2,
+        size,
+        "size",
+        "The machine is short of memory if less than this is available to processes.",
+    )
+)
 RESOURCE_ADDRESSES: Option[dict[str, tuple[str, ...]]] = define(
     Option(
         "taskmanager.resources.addresses",

@@ -208,6 +208,11 @@ def _standby_pool(configuration: Configuration) -> StandbyPool:
     return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
 
 
+def available_mb() -> int:
+    """Return the MiB that the machine can still give to processes."""
+    return int(psutil.virtual_memory().available) // _MIB
+
+
 def node_usage(holdings: Holdings, directory: Path) -> NodeUsage:
     memory, gateway = psutil.virtual_memory(), holdings.gateway
     ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)

@@ -243,6 +243,16 @@ class ProcessLauncher:
     def decommission(self, key: ExecutorKey) -> None:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
+    async def memory_mb(self) -> dict[ProcessKey, int]:
+        """Return how many MiB each driver and executor uses, with all that it has started."""
+        used = await self._supervisor.memory_mb()
+        return {key: used[name] for name, key in self._running.items() if name in used}
+
+    async def end(self, key: ProcessKey, reason: str) -> None:
+        """End a process at once, and report this reason with its end."""
+        self._ends.explain(process_name(key), reason)
+        await self._supervisor.stop(process_name(key), 0.0)
+
     async def kill_all(self) -> None:
         """Send SIGKILL to all processes that are still running."""
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))

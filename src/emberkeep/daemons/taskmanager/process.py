@@ -64,7 +64,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.daemons.taskmanager.holdings import Holdings, Site, bind_host, node_usage, open_holdings
+from emberkeep.daemons.taskmanager.holdings import Holdings, Site, available_mb, bind_host, node_usage, open_holdings
 from emberkeep.daemons.taskmanager.run_as import job_users, open_working_directory
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
@@ -77,6 +77,7 @@ from emberkeep.slots.custom.addresses import amounts_of
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import find_java
+from emberkeep.taskmanager.memory_guard import MemoryGuard
 from emberkeep.taskmanager.ports import TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 
@@ -208,6 +209,8 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     stack.push_async_callback(server.close)
     site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
+    guard = MemoryGuard(configuration, holdings.launcher, lambda: service.executor.table.state, available_mb)
+    site.services.start("memory of processes", guard.run())
     site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())
     shipping = log_shipping(

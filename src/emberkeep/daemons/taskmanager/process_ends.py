@@ -29,12 +29,18 @@ class ProcessEnds:
     def __init__(self, places: ProcessPlaces, tell: Callable[[ProcessExit], None]) -> None:
         self._places = places
         self._tell = tell
+        self._reasons: dict[str, str] = {}  # why processes that are ending had to, by name
         self._telling: dict[str, asyncio.Task[None]] = {}
         self._mistakes: asyncio.Queue[BaseException] = asyncio.Queue()
 
+    def explain(self, name: str, reason: str) -> None:
+        """Report this reason with the end of a process, which the caller ends."""
+        self._reasons[name] = reason
+
     def begin(self, key: ProcessKey, end: Exit) -> None:
         """Report this end as soon as the outcome can be read."""
-        task = asyncio.create_task(self._tell_once_read(key, end), name=f"end of {end.name}")
+        reason = self._reasons.pop(end.name, "")
+        task = asyncio.create_task(self._tell_once_read(key, end, reason), name=f"end of {end.name}")
         self._telling[end.name] = task
         task.add_done_callback(lambda done: self._told(end.name, done))
 
@@ -58,11 +64,11 @@ class ProcessEnds:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _tell_once_read(self, key: ProcessKey, end: Exit) -> None:
+    async def _tell_once_read(self, key: ProcessKey, end: Exit, reason: str) -> None:
         pause = _FIRST_PAUSE
         while True:
             try:
-                told = await asyncio.to_thread(self._read, key, end)
+                told = await asyncio.to_thread(self._read, key, end, reason)
             except (Unavailable, NewerFormat) as error:  # NewerFormat lasts for as long as this release runs
                 log.warning(
                     "cannot read a driver's outcome now; its job waits for it",
@@ -76,11 +82,11 @@ class ProcessEnds:
                 self._tell(told)
                 return
 
-    def _read(self, key: ProcessKey, end: Exit) -> ProcessExit:
-        outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
+    def _read(self, key: ProcessKey, end: Exit, reason: str) -> ProcessExit:
+        outcome = self._places.outcome(key, end.exit_code, reason) if isinstance(key, DriverKey) else None
         # The last output of a killed process does not explain its end.
         killed = end.exit_code is not None and end.exit_code <= 0
-        detail = "" if killed else last_lines(self._places.stderr(key))
+        detail = reason or ("" if killed else last_lines(self._places.stderr(key)))
         return ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail)
 
     def _told(self, name: str, task: asyncio.Task[None]) -> None:

@@ -104,15 +104,17 @@ class ProcessPlaces:
                     found[key] = written
         return found
 
-    def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+    def outcome(self, key: DriverKey, exit_code: int | None, reason: str = "") -> AttemptOutcome:
         """Return the outcome that a driver wrote, or else one derived from its exit code and log.
 
-        Raises Unavailable, NewerFormat.
+        ``reason``: why its task manager ended it; "" if it did not. Raises Unavailable, NewerFormat.
         """
         written = self.written_outcome(key)
         if written is not None:
             return written
-        if exit_code is None:
+        if reason:
+            message = f"the driver process was ended: {reason}"
+        elif exit_code is None:
             message = "the driver process ended without a result while its task manager restarted; its exit code is "
             message += "unknown"
         elif exit_code < 0:

@@ -162,9 +162,9 @@ async def test_the_end_of_a_driver_is_told_once_its_outcome_can_be_read(
     tries: list[BaseException] = []
     read = ProcessPlaces.outcome
 
-    def noted(places: ProcessPlaces, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+    def noted(places: ProcessPlaces, key: DriverKey, exit_code: int | None, reason: str) -> AttemptOutcome:
         try:
-            return read(places, key, exit_code)
+            return read(places, key, exit_code, reason)
         except EmberkeepError as error:
             tries.append(error)
             raise
