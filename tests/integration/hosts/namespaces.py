@@ -19,9 +19,14 @@ class Namespaces:
     pid namespace. So nothing is left of a test that was killed.
     """
 
-    def __init__(self, kinds: Sequence[str], command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """``command`` prints a line when it is ready. Fails if it does not."""
-        words = ["setpriv", "--pdeathsig", "KILL", "unshare", *(f"--{kind}" for kind in kinds)]
+    def __init__(
+        self, kinds: Sequence[str], command: Sequence[str], environment: Mapping[str, str], under: Sequence[str] = ()
+    ) -> None:
+        """``command`` prints a line when it is ready. Fails if it does not.
+
+        ``under``: the words of a program that gets all others as arguments, and becomes them.
+        """
+        words = [*under, "setpriv", "--pdeathsig", "KILL", "unshare", *(f"--{kind}" for kind in kinds)]
         words += ["--mount-proc"] if "pid" in kinds else []
         self._keeper = subprocess.Popen(
             [*words, "--fork", "--kill-child=SIGKILL", *command],

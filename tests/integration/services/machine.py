@@ -1,0 +1,133 @@
+"""A machine that consists of namespaces, with a systemd that is its first process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.integration.commands import Ended
+from tests.integration.conditions import until
+from tests.integration.hosts.namespaces import Namespaces
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+EMBERKEEP = Path(sys.executable).with_name("emberkeep")
+_BOOT = Path(__file__).with_name("boot.sh")
+_KINDS = ("net", "uts", "mount", "pid", "ipc", "cgroup")
+_TOOLS = ("ip", "unshare", "nsenter", "setpriv", "runuser", "systemctl", "systemd-sysusers", "systemd-tmpfiles")
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_SECONDS = 120.0
+# What services wait for by default, and what a systemd needs to be up.
+_TARGETS = ("machine", "sysinit", "basic", "shutdown", "network-online", "remote-fs", "time-sync", "multi-user")
+_TARGET = "[Unit]\nDefaultDependencies=no\n"
+
+
+def why_not() -> str:
+    """Return why no such machine can be had here; "" if there may be one."""
+    if os.geteuid() != 0:
+        return "a systemd in namespaces needs root"
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing or not Path("/lib/systemd/systemd").exists():
+        return f"a systemd in namespaces needs {', '.join(missing) or 'systemd'}"
+    return ""
+
+
+def hidden_programs() -> list[Path]:
+    """Return directories of programs below /root, where services do not see them."""
+    return [path for path in (CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)) if path.is_relative_to("/root")]
+
+
+class Machine:
+    """``directory``: for files of the test. The machine sees them, as it sees the programs of this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        units = directory / "units"
+        units.mkdir()
+        for target in _TARGETS:
+            (units / f"{target}.target").write_text(_TARGET)
+        self._groups = ControlGroups(f"emberkeep-test-{secrets.token_hex(6)}")
+        try:
+            self._groups.make()
+            visible = " ".join(map(str, hidden_programs()))
+            environment = {"MACHINE_UNITS": str(units), "MACHINE_VISIBLE": visible}
+            self._namespaces = Namespaces(_KINDS, ("bash", str(_BOOT)), environment, self._groups.enter)
+        except BaseException:
+            self._groups.remove()
+            raise
+        until(lambda: self.run("systemctl", "is-active", "machine.target").code == 0, "systemd is up")
+
+    def path(self, path: str) -> Path:
+        """Return a path of this machine as one that can be opened from outside."""
+        return self._namespaces.root / path.lstrip("/")
+
+    def run(self, *words: str, user: str = "root") -> Ended:
+        inside = () if user == "root" else ("runuser", "-u", user, "--")
+        done = subprocess.run(
+            self._namespaces.enter(*inside, *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+            cwd="/",
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def done(self, *words: str, user: str = "root") -> str:
+        """Run a command that must succeed; return its output."""
+        ended = self.run(*words, user=user)
+        assert ended.code == 0, f"{' '.join(words)}: {ended}"
+        return ended.out
+
+    def shown(self, unit: str, *properties: str) -> dict[str, str]:
+        """What systemd says of a unit."""
+        text = self.done("systemctl", "show", unit, *(f"--property={each}" for each in properties))
+        return dict(line.split("=", 1) for line in text.splitlines())
+
+    def close(self) -> None:
+        """End it, with all its processes."""
+        self._namespaces.kill()
+        self._groups.remove()
+
+
+class ControlGroups:
+    """A group of this name below each of this process's control groups, for what a machine makes of it."""
+
+    def __init__(self, name: str) -> None:
+        self._groups: list[Path] = []
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            root = _CONTROL_GROUPS / (controllers.removeprefix("name=") or "unified")
+            if not controllers and not root.is_dir():
+                root = _CONTROL_GROUPS  # the only hierarchy
+            # A group for processors takes no process until it has some.
+            if root.is_dir() and controllers != "cpuset":
+                self._groups.append(root / path.lstrip("/") / name)
+
+    def make(self) -> None:
+        for group in self._groups:
+            group.mkdir()
+
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """Words that run the command after them in these groups."""
+        steps = "".join(f"echo $$ >{group}/cgroup.procs && " for group in self._groups)
+        return ("sh", "-c", f'{steps}exec "$@"', "sh")
+
+    def remove(self) -> None:
+        for group in self._groups:
+            until(lambda group=group: _removed(group), f"{group} is empty")  # type: ignore[misc]
+
+
+def _removed(group: Path) -> bool:
+    """Remove a control group and those below it; False while the kernel still counts a process in one."""
+    try:
+        for place, _, _ in os.walk(group, topdown=False):
+            Path(place).rmdir()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,166 @@
+"""The units that ``emberkeep system install`` writes, under a real systemd."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.commands import SMALL, Ended
+from tests.integration.conditions import until
+from tests.integration.services.machine import EMBERKEEP, Machine, hidden_programs, why_not
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+JOB_MANAGER, TASK_MANAGER = "emberkeep-jobmanager.service", "emberkeep-taskmanager.service"
+USER, STATE, CONFIG = "emberkeep", "/var/lib/emberkeep", "/etc/emberkeep/config.yaml"
+SETTINGS = {
+    "emberkeep.state-dir": STATE,
+    "rest.address": "127.0.0.1",
+    "heartbeat.interval": "500ms",
+    "heartbeat.timeout": "6s",
+    "taskmanager.memory.process.size": "3g",
+    "taskmanager.numberOfTaskSlots": "1",
+    "taskmanager.standby.drivers": "0",
+    "taskmanager.standby.executors": "0",
+    "taskmanager.class-archive.build": "false",
+}
+# Counts rows again and again with the same executor, and prints how often, until a file is there.
+SCRIPT = """
+import os, sys, time
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+places = spark.sparkContext.parallelize(range(4), 2)
+number = 0
+while not os.path.exists(sys.argv[1]):
+    workers = places.map(lambda _: os.getppid()).distinct().count()
+    number += 1
+    print("round", number, "driver", os.getpid(), "workers", workers, flush=True)
+    time.sleep(0.3)
+"""
+_reason = functools.cache(why_not)
+
+
+class Services:
+    """The daemons as services of a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        config = machine.path(CONFIG)
+        config.parent.mkdir()
+        config.write_text("".join(f"{key}: '{value}'\n" for key, value in SETTINGS.items()))
+        machine.done(str(EMBERKEEP), "system", "install", "--executable", str(EMBERKEEP))
+        if hidden_programs():
+            drop_in = machine.path(f"/etc/systemd/system/{JOB_MANAGER}.d/programs.conf")
+            drop_in.parent.mkdir()
+            drop_in.write_text("[Service]\nProtectHome=no\n")
+        machine.done("systemd-sysusers")
+        machine.done("systemd-tmpfiles", "--create", "emberkeep.conf")
+        machine.done("systemctl", "daemon-reload")
+
+    def start(self) -> None:
+        self.machine.done("systemctl", "start", JOB_MANAGER, TASK_MANAGER)
+        until(lambda: self.registered() == 1, self.story)
+
+    def command(self, *words: str) -> Ended:
+        settings = (f"HOME={STATE}", f"EMBERKEEP_CONF={CONFIG}")
+        return self.machine.run("env", *settings, str(EMBERKEEP), *words, user=USER)
+
+    def done(self, *words: str) -> str:
+        ended = self.command(*words)
+        assert ended.code == 0, f"{' '.join(words)}: {ended}\n{self.story()}"
+        return ended.out
+
+    def registered(self) -> int:
+        return len(re.findall(r"^tm-", self.command("taskmanagers").out, re.MULTILINE))
+
+    def main_pid(self, unit: str) -> int:
+        return int(self.machine.shown(unit, "MainPID")["MainPID"])
+
+    def is_active(self, unit: str) -> bool:
+        return self.machine.shown(unit, "ActiveState")["ActiveState"] == "active"
+
+    def story(self) -> str:
+        told = [self.machine.run("systemctl", "status", "--no-pager", JOB_MANAGER, TASK_MANAGER).out]
+        told.append(str(self.command("cluster", "status")))
+        logs = sorted(self.machine.path(STATE).rglob("*.log"))
+        return "\n".join([*told, *(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in logs)])
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    if reason := _reason():
+        pytest.skip(reason)
+    with contextlib.closing(Machine(tmp_path)) as machine:
+        yield Services(machine)
+
+
+class Rounds:
+    """A job that runs the script."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        script = services.machine.path(f"{STATE}/rounds.py")
+        script.write_text(SCRIPT)
+        script.chmod(0o644)
+        self._gate = f"{STATE}/gate"
+        words = ("submit", "-q", *SMALL, "--num-executors", "1", f"{STATE}/rounds.py", self._gate)
+        self.job_id = services.done(*words).strip()
+
+    def go_on(self) -> None:
+        """Wait until a round is done that has not begun yet."""
+        before = self._last()
+        until(lambda: self._last() >= before + 2, lambda: f"{self._out()}\n{self._services.story()}")
+
+    def end(self) -> None:
+        """Fails unless one driver has done all rounds."""
+        self._services.machine.done("touch", self._gate)
+        info = functools.partial(self._services.done, "info", self.job_id)
+        until(lambda: "FINISHED" in info(), info)
+        drivers = set(re.findall(r"driver (\d+)", self._out()))
+        assert len(drivers) == 1, self._out()
+
+    def _out(self) -> str:
+        return self._services.command("logs", self.job_id).out
+
+    def _last(self) -> int:
+        return max((int(number) for number in re.findall(r"^round (\d+)", self._out(), re.MULTILINE)), default=0)
+
+
+def test_jobs_survive_what_is_done_to_the_services(services: Services) -> None:
+    services.start()
+    rounds = Rounds(services)
+    rounds.go_on()
+
+    before = services.main_pid(TASK_MANAGER)
+    services.machine.done("systemctl", "restart", TASK_MANAGER)
+    rounds.go_on()
+    until(lambda: services.registered() == 1, services.story)
+    assert services.main_pid(TASK_MANAGER) != before
+
+    for unit in (JOB_MANAGER, TASK_MANAGER):
+        before = services.main_pid(unit)
+        services.machine.done("systemctl", "kill", "--kill-whom=main", "--signal=KILL", unit)
+        until(lambda unit=unit, before=before: services.main_pid(unit) not in (0, before), services.story)  # type: ignore[misc]
+        until(lambda: services.registered() == 1, services.story)
+        rounds.go_on()
+    rounds.end()
+
+    # One that was ended permanently is not started again.
+    services.done("taskmanager", "stop", "tm-127.0.0.1")
+    until(lambda: not services.is_active(TASK_MANAGER), services.story)
+    shown = services.machine.shown(TASK_MANAGER, "ActiveState", "Result", "ExecMainStatus")
+    assert shown == {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "0"}
+
+
+def test_a_daemon_with_a_wrong_setting_is_not_started_again(services: Services) -> None:
+    with services.machine.path(CONFIG).open("a") as config:
+        config.write("rest.port: 'many'\n")
+    services.machine.run("systemctl", "start", JOB_MANAGER)
+    until(lambda: services.machine.shown(JOB_MANAGER, "Result")["Result"] == "exit-code", services.story)
+    shown = services.machine.shown(JOB_MANAGER, "ActiveState", "ExecMainStatus", "NRestarts")
+    assert shown == {"ActiveState": "failed", "ExecMainStatus": "2", "NRestarts": "0"}
