@@ -6,10 +6,11 @@ and `/etc`; `/mnt/shared` is a file system that all hosts mount. It sees no proc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,6 +150,22 @@ class Host:
     def permit_shared_writes(self) -> None:
         """Undo ``forbid_shared_writes``."""
         self.namespaces.run("umount", "--lazy", str(SHARED))
+
+    def serve_shared(self) -> None:
+        """Put a server of this host's own before the shared directory, for which all that uses files there waits."""
+        served = "/mnt/served"
+        self.path(served).mkdir()
+        self.namespaces.run("mount", "--bind", str(SHARED), served)
+        self.done("bindfs", "-o", "nonempty,attr_timeout=0,entry_timeout=0", served, str(SHARED))
+
+    @contextlib.contextmanager
+    def hung_shared(self) -> Iterator[None]:
+        """Let reads and writes in the shared directory wait until the end of the context, after ``serve_shared``."""
+        self.namespaces.run("pkill", "-STOP", "-x", "bindfs")
+        try:
+            yield
+        finally:
+            self.namespaces.run("pkill", "-CONT", "-x", "bindfs")
 
     # --- its files and users ------------------------------------------------------------------------------------------
 

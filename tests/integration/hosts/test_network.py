@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -193,6 +194,23 @@ def test_packets_of_a_host_come_late(network: Network) -> None:
     assert numbers(one, two) == list(range(200))
     network.heal()
     assert float(one.done("python", "-c", took, two.address, str(PORT))) < 0.6
+
+
+@pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not installed: `make host-tools`")
+def test_reads_and_writes_wait_while_the_mount_of_a_host_hangs(network: Network) -> None:
+    one, two = network.add("one"), network.add("two")
+    one.serve_shared()
+    one.done("sh", "-c", "echo before >/mnt/shared/file")
+    with one.hung_shared():
+        reading = one.start("cat", "/mnt/shared/file")
+        writing = one.start("sh", "-c", "echo after >/mnt/shared/other")
+        assert two.done("cat", "/mnt/shared/file") == "before\n"
+        until(lambda: "sh -c echo after" in one.done("ps", "-eo", "args"), "it has begun to write")
+        assert (reading.process.poll(), writing.process.poll()) == (None, None)
+        assert not (network.shared / "other").exists()
+    assert reading.wait().out == "before\n"
+    assert writing.wait().code == 0
+    assert two.done("cat", "/mnt/shared/other") == "after\n"
 
 
 def test_a_slow_host_drops_what_exceeds_its_bandwidth(network: Network) -> None:
