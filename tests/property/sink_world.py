@@ -84,7 +84,7 @@ class MemoryFiles:
 
         self.change(rename)
 
-    def keep(self, paths: Sequence[str]) -> None:
+    def keep(self, paths: Sequence[str], root: str) -> None:
         assert all(path in self.content for path in paths)
 
     def delete(self, path: str) -> None:

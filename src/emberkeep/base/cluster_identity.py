@@ -15,7 +15,7 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, Damaged
-from emberkeep.base.files.durable import create_file
+from emberkeep.base.files.durable import create_file, make_directories
 from emberkeep.base.files.errors import cannot_read, cannot_write
 
 IDENTITY_FILE = "cluster-id"  # in the state directory of an embedded cluster
@@ -52,7 +52,7 @@ def _drawn_once(path: Path) -> str:
     if found is not None:
         return found
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directories(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     drawn = f"embedded-{secrets.token_hex(8)}"

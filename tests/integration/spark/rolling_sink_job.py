@@ -193,7 +193,7 @@ def files_keep_their_promises(files: SinkFiles, root: str) -> None:
     assert files.read(f"{root}/a/1") == b"one"
     assert raises(Absent, lambda: files.read(f"{root}/a/2"))
     assert [(file.path, file.size) for file in files.files(root) if "/." not in file.path] == [("a/1", 3)]
-    files.keep([f"{root}/a/1"])
+    files.keep([f"{root}/a/1"], root)
     files.move(f"{root}/a/1", f"{root}/day=1/b%20c/1")
     files.move(f"{root}/a/1", f"{root}/day=1/b%20c/1")  # was moved before
     assert files.read(f"{root}/day=1/b%20c/1") == b"one"

@@ -25,7 +25,7 @@ import structlog
 from emberkeep.adapters.blobs.files_copy import link_or_copy
 from emberkeep.adapters.blobs.files_index import BlobIndex, Identity, Place, identity
 from emberkeep.base.errors import Absent, InvalidInput
-from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.durable import make_directories, sync_directory
 from emberkeep.base.files.ownership import is_owner_file
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
@@ -58,6 +58,7 @@ class BlobTree:
         self._index = BlobIndex()
         self._lock = threading.Lock()  # guards the index, and adding and deleting files; held only briefly
         self._durable: set[JobId] = set()  # owners whose directory itself is durable in the root
+        self._is_made = False  # the name of the root itself is durable
         self._reported: set[str] = set()
         self._life = secrets.token_hex(8)  # several processes may use one tree
         self._numbers = itertools.count()
@@ -72,7 +73,9 @@ class BlobTree:
 
     def make(self) -> None:
         """Create the directories."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_made or not self.root.is_dir():
+            make_directories(self.root)
+            self._is_made = True
         self._incoming.mkdir(mode=0o700, exist_ok=True)
 
     def remove_leftovers(self, older_than: float | None = None) -> None:

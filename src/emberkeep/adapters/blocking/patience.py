@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from emberkeep.base.errors import Fatal, Unavailable
-from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.durable import make_directories, write_file
 from emberkeep.base.files.errors import cannot_read, cannot_write
 
 SECONDS = 10.0
@@ -25,6 +25,7 @@ class FilePatience:
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._hanging: threading.Thread | None = None
+        self._made: set[Path] = set()  # directories whose names are durable
 
     def run(self, path: Path, work: Callable[[], ResultT]) -> ResultT:
         """Return the result of ``work``.
@@ -58,7 +59,7 @@ class FilePatience:
 
         def write() -> None:
             try:
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._make(path.parent)
                 write_file(path, data)
             except OSError as error:
                 raise cannot_write(path.parent, error) from error
@@ -68,6 +69,11 @@ class FilePatience:
                 raise
 
         self.run(path, write)
+
+    def _make(self, directory: Path) -> None:
+        if directory not in self._made or not directory.is_dir():
+            make_directories(directory)
+            self._made.add(directory)
 
 
 class _Piece(Generic[ResultT]):

@@ -103,8 +103,8 @@ class ChronicleFiles:
         self._is_made = False
         for missing in (*above, directory):
             missing.mkdir(exist_ok=True, mode=0o700)
+            sync_directory(missing.parent)
         self._is_made = True
-        sync_directory(self._root)
 
     def _replace(self, path: Path, lines: Iterable[bytes], most: int) -> None:
         whole = [line.rstrip(b"\n") + b"\n" for line in lines if line.strip()]

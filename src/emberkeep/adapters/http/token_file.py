@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
-from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.durable import make_directories, sync_directory
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
@@ -36,7 +36,7 @@ def load_or_create_token(path: Path, files: FileOps = SYSTEM_FILES) -> str:
     """
     if not path.is_symlink() and not path.exists():
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(path.parent)
             _create(path, files)
         except OSError as error:
             raise _unusable(path, error) from error

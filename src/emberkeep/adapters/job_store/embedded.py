@@ -20,6 +20,7 @@ from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_after
 from emberkeep.base.clock import Clock, SystemClock
 from emberkeep.base.errors import Conflict, Fatal
+from emberkeep.base.files.durable import make_directories
 from emberkeep.base.files.ownership import OwnedByAnother
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
@@ -242,7 +243,7 @@ def take_lock(path: Path) -> int:
     Raises Conflict while another process holds it, Fatal.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directories(path.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Fatal(f"cannot open {path}: {error.strerror}", hint="check its permissions and free space") from error

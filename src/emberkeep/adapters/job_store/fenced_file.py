@@ -14,6 +14,7 @@ from typing import Any
 
 from emberkeep.adapters.job_store.schema import prepare
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.files.durable import make_directories
 
 _BUSY_SECONDS = 5.0
 
@@ -95,7 +96,7 @@ class FencedFile:
 def _connect(path: Path) -> sqlite3.Connection:
     with _translated(path):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(path.parent)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise Fatal(f"cannot open {path}: {error.strerror}", hint="check its permissions and free space") from error

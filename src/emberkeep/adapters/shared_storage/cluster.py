@@ -25,6 +25,7 @@ from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, Unavailable
+from emberkeep.base.files.durable import make_directories
 from emberkeep.base.files.errors import cannot_write, is_directory
 from emberkeep.base.files.ownership import (
     OwnedByAnother,
@@ -185,7 +186,7 @@ class ClusterStorage:
 
     def _make_place(self) -> None:
         try:
-            self._place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_directories(self._place)
         except OSError as error:
             raise cannot_write(self._place, error) from error
 

@@ -89,7 +89,7 @@ class HadoopSinkFiles:
             elif not system.rename(old, new) and system.exists(old):
                 raise RetryLater(f"cannot rename {source} to {target}")
 
-    def keep(self, paths: Sequence[str]) -> None:
+    def keep(self, paths: Sequence[str], root: str) -> None:
         """Do nothing: a closed file is as durable as this file system makes it."""
 
     def delete(self, path: str) -> None:

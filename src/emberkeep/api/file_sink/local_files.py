@@ -72,15 +72,19 @@ class LocalFiles:
         try:
             SYSTEM_FILES.rename_new(source, target)
         except FileExistsError:
-            SYSTEM_FILES.unlink(source)
+            pass
         except OSError as error:
             if error.errno not in (errno.EINVAL, errno.ENOSYS):
                 raise
             with suppress(FileExistsError):
                 SYSTEM_FILES.link(source, target)
-            SYSTEM_FILES.unlink(source)
+        else:
+            return
+        # The disk may lose the old name first, and after a power loss the file would have neither.
+        sync_directory(Path(target).parent)
+        SYSTEM_FILES.unlink(source)
 
-    def keep(self, paths: Sequence[str]) -> None:
+    def keep(self, paths: Sequence[str], root: str) -> None:
         with _explained(paths[0] if paths else ""):
             for path in paths:
                 descriptor = os.open(path, os.O_RDONLY)
@@ -88,8 +92,9 @@ class LocalFiles:
                     SYSTEM_FILES.sync(descriptor)
                 finally:
                     os.close(descriptor)
-            # The batch's directory is new, so its entry in the parent directory must be synced, too.
-            for directory in sorted({parent for path in paths for parent in list(Path(path).parents)[:2]}):
+            # The batch's directory and those of its partitions are new: their names must be synced, too.
+            above = {parent for path in paths for parent in Path(path).parents}
+            for directory in sorted(parent for parent in above if parent.is_relative_to(root)):
                 sync_directory(directory)
 
     def delete(self, path: str) -> None:

@@ -106,7 +106,7 @@ class PartWriter:
         directory = self._new_directory(_STAGING, f"{arrival.batch:06d}")
         self._frames.stage(frame, f"{self._places.work}/{directory}")
         pieces = self._pieces_in(directory, arrival.batch, key)
-        self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces])
+        self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces], self._places.work)
         self._commit(written(state, arrival, pieces, (key, schema)))
         if not pieces:  # Spark makes a directory, and often a file, even for no rows
             self._delete(directory)
@@ -237,7 +237,7 @@ class PartWriter:
         if len(found) != 1:
             raise RetryLater(f"Spark wrote {len(found)} files instead of one when it merged {len(paths)} files")
         path = f"{directory}/{found[0].path}"
-        self._files.keep([f"{absolute}/{found[0].path}"])
+        self._files.keep([f"{absolute}/{found[0].path}"], self._places.work)
         if not work.is_part:
             return rolled(state, work.pieces, (merged(work.pieces, path, found[0].size),), ())
         state = grown(state, sum(piece.size for piece in work.pieces), found[0].size)

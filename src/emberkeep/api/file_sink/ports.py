@@ -42,8 +42,11 @@ class SinkFiles(Protocol):
         If ``source`` is missing or ``target`` exists, the file has already been moved.
         """
 
-    def keep(self, paths: Sequence[str]) -> None:
-        """Make these files, which Spark has written, survive a power loss, if the file system can do that."""
+    def keep(self, paths: Sequence[str], root: str) -> None:
+        """Make files that Spark has written below ``root`` survive a power loss, if the file system can do that.
+
+        Spark has also made the directories between ``root`` and the files.
+        """
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all its contents; ignore a path that does not exist."""

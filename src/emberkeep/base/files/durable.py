@@ -113,6 +113,23 @@ def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
         os.close(descriptor)
 
 
+def make_directories(path: Path, mode: int = 0o700, files: FileOps = SYSTEM_FILES) -> None:
+    """Make a directory, and those above it that are missing, so that their names survive a power loss.
+
+    The name of one that exists is synced as well, because its maker may have died before it did that. A caller that
+    comes often remembers that it has been here. Raises OSError.
+    """
+    if not path.is_dir():
+        if not path.parent.is_dir():
+            make_directories(path.parent, mode, files)
+        with contextlib.suppress(FileExistsError):
+            files.make_directory(str(path), mode)
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    with contextlib.suppress(PermissionError):  # a directory that may be passed, and not read, cannot be opened
+        sync_directory(path.parent, files)
+
+
 def write_record(
     path: Path, kind: str, version: int, payload: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES
 ) -> None:

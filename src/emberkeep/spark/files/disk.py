@@ -18,6 +18,7 @@ from io import FileIO
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import make_directories
 from emberkeep.lifecycle.manifest import SavepointFile
 
 _BUFFER = 1 << 20  # bytes
@@ -38,7 +39,9 @@ def path_on_disk(location: str, *, paths_are_local: bool) -> str | None:
 
 def make_private_directory(path: str) -> None:
     """Create a directory that only its owner can use, unless it exists. Raises OSError."""
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    parent = Path(path).parent
+    if not parent.is_dir():
+        make_directories(parent, 0o777)  # what is copied is synced up to the parent of the savepoint
     try:
         Path(path).mkdir(mode=0o700)
     except FileExistsError:
@@ -102,12 +105,16 @@ def write_on_disk(path: str, data: bytes) -> None:
 
 
 def delete_on_disk(path: str) -> None:
-    """Delete a file, or a directory with its content; do nothing if it does not exist. Raises OSError."""
+    """Delete a file durably, or a directory with its content; do nothing if it does not exist. Raises OSError.
+
+    What is deleted after a file does not go before it in a power loss.
+    """
     try:
         if Path(path).is_dir() and not Path(path).is_symlink():
             shutil.rmtree(path)
         else:
             Path(path).unlink()
+            sync_each([path.rpartition("/")[0] or "/"])
     except FileNotFoundError:
         return
 

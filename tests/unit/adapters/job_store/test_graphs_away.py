@@ -86,7 +86,7 @@ def test_a_write_that_meets_an_absent_file_system_is_to_be_tried_again_and_a_ful
     def fail(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, "mkdir", fail)
+    monkeypatch.setattr(os, "mkdir", fail)
     number = errno.ESTALE
     with pytest.raises(Unavailable):
         GraphFiles(tmp_path / "graphs").write(job(1))

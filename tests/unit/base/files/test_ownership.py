@@ -31,7 +31,7 @@ from emberkeep.base.files.ownership import (
     decode_owner,
     encode_owner,
 )
-from tests.support.crash_files import RecordedFiles
+from tests.support.crashes.recorded import RecordedFiles
 
 
 def _owner(

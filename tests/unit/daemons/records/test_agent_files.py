@@ -11,21 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.errors import Absent, Fatal
-from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.driver.agent_watch import AgentWatch
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
-from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.table.driver_places import DriverState
-from emberkeep.slots.table.fences import FenceRecord
-from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
-from emberkeep.slots.table.slot import SlotState
-from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.journal import Journal
 from tests.campaign import examples
-from tests.support.crash_files import Loss, RecordedFiles
+from tests.support.crashes.task_manager import slots_record
 
 JOB = JobId("a" * 32)
 
@@ -40,68 +33,13 @@ class OwnClock(SystemClock):
         return self.now
 
 
-def record(number: int) -> AgentRecord:
-    """With ``number`` slots, so that each is longer than the one before."""
-    slots = tuple(
-        SlotRecord(
-            allocation=Allocation(
-                id=AllocationId(f"al{index}"),
-                slot_index=index,
-                job_id=JOB,
-                attempt=2,
-                profile=ResourceProfile(cores=1, memory_mb=512),
-                job_master="127.0.0.1:7077",
-            ),
-            state=SlotState.RUNNING,
-            executor_id=ExecutorId(str(index)),
-            former=(ExecutorId("9"),),
-        )
-        for index in range(number)
-    )
-    table = TableRecord(
-        epoch=3,
-        fences=(FenceRecord(job_id=JOB, highest=2, over=1),),
-        slots=slots,
-        drivers=(DriverRecord(job_id=JOB, attempt=2, memory_mb=700, state=DriverState.EXITED, stop_grace=1.5),),
-    )
-    outcome = AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="killed")
-    return AgentRecord(
-        instance=InstanceId("life"), table=table, outcomes=(OutcomeRecord(job_id=JOB, attempt=2, outcome=outcome),)
-    )
-
-
-@pytest.mark.req("LOC-3", "LOC-8")
-def test_after_every_crash_the_newest_promised_record_is_there_or_a_newer_one(tmp_path: Path) -> None:
-    directory = tmp_path / "working"
-    directory.mkdir()
-    files = RecordedFiles(directory)
-    store = SlotsFile(directory / "slots.record", files)
-    for number in range(4):
-        store.store(record(number))
-        files.mark(str(number))
-    seen = set()
-    for crash in files.crashes(tmp_path / "crashes"):
-        promised = int(crash.marks[-1]) if crash.marks else -1
-        found = SlotsFile(crash.directory / "slots.record")
-        try:
-            number = len(found.load().table.slots)
-            assert found.load() == record(number)
-        except Absent:
-            number = -1
-        # What is renamed is complete: between two syncs of the directory either name may win, never half of one.
-        assert promised <= number <= promised + 1, crash
-        seen.add((crash.loss, number - promised))
-        assert sorted(path.name for path in crash.directory.iterdir()) in ([], ["slots.record"]), "rubbish is left"
-    assert seen == {(loss, ahead) for loss in Loss for ahead in (0, 1)}
-
-
 @settings(max_examples=examples(100), deadline=None)
 @given(cut=st.integers(0, 10_000), flip=st.booleans())
 def test_a_record_that_is_cut_or_changed_anywhere_is_never_believed(
     tmp_path_factory: pytest.TempPathFactory, cut: int, flip: bool
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.record"
-    SlotsFile(path).store(record(3))
+    SlotsFile(path).store(slots_record(3))
     data = path.read_bytes()
     at = cut % len(data)
     path.write_bytes(data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :] if flip else data[:at])
@@ -112,7 +50,7 @@ def test_a_record_that_is_cut_or_changed_anywhere_is_never_believed(
 
 def test_a_record_of_another_version_is_not_believed(tmp_path: Path) -> None:
     path = tmp_path / "slots.record"
-    SlotsFile(path).store(record(1))
+    SlotsFile(path).store(slots_record(1))
     path.write_bytes(path.read_bytes().replace(b"task-manager-slots 1 ", b"task-manager-slots 2 "))
     with pytest.raises(Fatal, match="version 2 was written by a newer release"):
         SlotsFile(path).load()

@@ -51,6 +51,8 @@ class Moves:
             self._link(source, target)
         # rename() between two names of one file does nothing, and a link keeps the old name: remove the old name.
         if not overwrite or same(source, target):
+            # The disk may lose the old name first, and after a power loss the file would have neither.
+            self._files.sync(target.directory)
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(source.leaf, directory=source.directory)
 

@@ -1,0 +1,24 @@
+"""All components and pairs whose crash points are tried."""
+
+from __future__ import annotations
+
+from tests.support.crashes import (
+    driver,
+    driver_and_gateway,
+    gateway,
+    leader,
+    leader_and_task_manager,
+    sink,
+    sink_and_driver,
+    task_manager,
+)
+
+COMPONENTS = (
+    *leader.COMPONENTS,
+    *task_manager.COMPONENTS,
+    *gateway.COMPONENTS,
+    *driver.COMPONENTS,
+    *sink.COMPONENTS,
+)
+
+PAIRS = {pair.name: pair for pair in (leader_and_task_manager.PAIR, driver_and_gateway.PAIR, sink_and_driver.PAIR)}
