@@ -1,6 +1,6 @@
 """``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
-python -m campaign --minutes 10 --seed 1 --levels simulation,planted,processes
+python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json
 python -m campaign --replay .campaign/1/processes/history-12.json
 """
@@ -15,13 +15,14 @@ import time
 from pathlib import Path
 
 from campaign import planted, report, simulation
+from campaign.crashes import level as crashes
 from campaign.playing import play_world
 from campaign.processes import level as processes
 from campaign.progress import ROOT, Progress, load, revision_of_code, save
 from campaign.world import read
 from emberkeep.base.errors import EmberkeepError
 
-LEVELS = ("simulation", "planted", "processes")
+LEVELS = ("crashes", "simulation", "planted", "processes")
 STATES = ROOT / ".campaign"
 EVENTS = 60
 
@@ -79,8 +80,9 @@ def play_processes(progress: Progress, state: Path, until: float) -> bool:
         progress.real.revisions.append(revision)
     before = len(progress.real.failures)
 
-    def took() -> None:
+    def took() -> bool:
         save(state, progress)
+        return False
 
     folder = state.parent / "processes"
     try:
@@ -91,17 +93,28 @@ def play_processes(progress: Progress, state: Path, until: float) -> bool:
     return len(progress.real.failures) > before
 
 
+def play_crashes(progress: Progress, state: Path, until: float, processes: int) -> bool:
+    """Try crash points. Return True if one has failed."""
+    revision = revision_of_code()
+    if revision not in progress.crashes.revisions:
+        progress.crashes.revisions.append(revision)
+    crashes.run(progress.crashes, progress.seed, until, processes, say, lambda: save(state, progress))
+    return bool(progress.crashes.failures)
+
+
 def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
     """Play the levels in order, each until the time is over, and write the report."""
     state, failed = place / "progress.json", False
     progress = load(state, options.seed)
+    if "crashes" in levels:
+        failed = play_crashes(progress, state, until, options.processes)
     if "planted" in levels:
         names = tuple(name for name in options.bugs.split(",") if name)
         which = planted.bugs(names)
         hunts = list(planted.hunt_all(which, options.seed, until, options.processes, say))
         progress.hunts |= {each.name: each for each in hunts}
         save(state, progress)
-        failed = any(each.found is None for each in hunts)
+        failed = failed or any(each.found is None for each in hunts)
         if len(hunts) < len(which):
             say(f"{len(which) - len(hunts)} of {len(which)} planted bugs were not hunted: the time is over")
     if "simulation" in levels:

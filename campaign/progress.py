@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from campaign.coverage import Triple, rarest
+from campaign.crashes.figures import CrashFigures
 from campaign.playing import Played
 from campaign.processes.figures import ProcessFigures
 from campaign.swarm import KINDS
@@ -19,6 +20,7 @@ from emberkeep.base.files.durable import write_file
 VERSION = 1
 ROUND = 256  # worlds after which the coverage decides anew which kinds of faults are favoured
 FAVOURED = 8
+_ONE = {"worlds": "world", "tests": "test", "histories": "history"}
 ROOT = Path(__file__).parents[1]
 
 
@@ -33,7 +35,8 @@ class Failure(msgspec.Struct, frozen=True):
 class Hunt(msgspec.Struct, frozen=True):
     """What became of a planted bug. ``found``: number of the first world that found it, from 1; None if none did.
 
-    ``unit``: what looked for it. ``budget``: a number of worlds, or the seconds of processor time that tests may take.
+    ``unit``: what looked for it. ``budget``: a number of worlds or histories, or the seconds of processor time that
+    tests may take.
     """
 
     name: str
@@ -42,12 +45,12 @@ class Hunt(msgspec.Struct, frozen=True):
     found: int | None
     violation: str
     cpu_seconds: float
-    unit: Literal["worlds", "tests"] = "worlds"
+    unit: Literal["worlds", "tests", "histories"] = "worlds"
 
     @property
     def by(self) -> str:
-        """The world or test that has found it."""
-        return f"{self.unit.removesuffix('s')} {self.found}"
+        """The world, test or history that has found it."""
+        return f"{_ONE[self.unit]} {self.found}"
 
 
 class Figures(msgspec.Struct):
@@ -115,6 +118,7 @@ class Progress(msgspec.Struct, kw_only=True):
     mended: list[Failure] = []  # failures whose kept worlds break no rule any more
     hunts: dict[str, Hunt] = {}  # the newest for each planted bug
     real: ProcessFigures = msgspec.field(default_factory=ProcessFigures)  # of the level ``processes``
+    crashes: CrashFigures = msgspec.field(default_factory=CrashFigures)
 
     def took(self, figures: Figures) -> None:
         """Add the figures of the next world. At the end of a round, favour what was reached least."""

@@ -11,6 +11,7 @@ import msgspec
 
 from campaign import plots
 from campaign.coverage import RULES, STATES, never, pairs
+from campaign.crashes import report as crashes
 from campaign.processes import report as processes
 from campaign.progress import Figures, Hunt, Progress
 from campaign.swarm import KINDS
@@ -29,6 +30,9 @@ def write(folder: Path, progress: Progress, command: str) -> Path:
         data["simulation"] = _simulation_data(progress)
         lines += _simulation(progress)
         _plots(folder, progress.figures)
+    if progress.crashes.components:
+        data["crashes"] = msgspec.to_builtins(progress.crashes)
+        lines += crashes.section(progress.crashes, progress.seed)
     if progress.real.histories:
         data["processes"] = processes.data(progress.real)
         lines += processes.section(progress.real, progress.seed)
@@ -133,7 +137,7 @@ def _planted(hunts: Sequence[Hunt]) -> list[str]:
             hunt.name,
             hunt.domain,
             "**not found**" if hunt.found is None else hunt.by,
-            f"{hunt.budget} {'worlds' if hunt.unit == 'worlds' else 's'}",
+            f"{hunt.budget} {'s' if hunt.unit == 'tests' else hunt.unit}",
             hunt.violation.replace("|", "\\|"),
         )
         for hunt in hunts
@@ -142,7 +146,8 @@ def _planted(hunts: Sequence[Hunt]) -> list[str]:
     return [
         "## Planted bugs",
         "",
-        f"{len(found)} of {len(hunts)} were found within their budgets: worlds, or processor time of tests. "
+        f"{len(found)} of {len(hunts)} were found within their budgets: worlds, histories of real processes, or "
+        "processor time of tests. "
         f"Domains: {domains}.",
         "",
         *table(("bug", "domain", "found by", "budget", "violation"), rows),

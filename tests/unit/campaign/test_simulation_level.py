@@ -66,4 +66,4 @@ def test_a_campaign_plays_continues_and_reports(tmp_path: Path) -> None:
 def test_an_unknown_level_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--levels", "simulation,everything"])
-    assert "choose of simulation, planted" in capsys.readouterr().err
+    assert "choose of crashes, simulation, planted" in capsys.readouterr().err
