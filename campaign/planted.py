@@ -3,7 +3,8 @@
 Each file of the folder ``planted_bugs`` is a bug: a few lines that say what it is, and a patch. The patch must apply to
 the product as it is now. Nothing tells the campaign where to look: it plays the same kinds of worlds as without a bug.
 
-Bugs in what no world reaches name tests instead: one of these must fail.
+Bugs in what no world reaches name tests instead: one of these must fail. Or they name the level ``processes``: one of
+its histories must fail.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Literal
 
@@ -28,18 +31,21 @@ from campaign.progress import ROOT, Hunt
 FOLDER = Path(__file__).parent / "planted_bugs"
 _HEAD = re.compile(
     r"\A(?P<what>.+?)\n\ndomain: (?P<domain>[\w/]+)\n"
-    r"(?:rule: (?P<rule>\w)\nbudget: (?P<worlds>\d+) worlds|tests: (?P<tests>.+?)\nbudget: (?P<seconds>\d+) seconds)"
+    r"(?:rule: (?P<rule>\w)\nbudget: (?P<worlds>\d+) worlds|tests: (?P<tests>.+?)\nbudget: (?P<seconds>\d+) seconds"
+    r"|level: processes\nbudget: (?P<histories>\d+) histories)"
     r"\n\n(?=diff |--- )",
     re.DOTALL,
 )
 _SECONDS_PER_WORLD = 20.0  # at the utmost, on a busy machine
+_SECONDS_PER_HISTORY = 400.0
+_ALONE = threading.Lock()  # two clusters of real processes would only slow each other down
 
 
 class Bug(msgspec.Struct, frozen=True):
     """A planted bug.
 
-    ``budget``: the number of worlds within which it must be found; the seconds of processor time if it names ``tests``.
-    ``rule``: the rule that has found it first, for people; "" if it names tests.
+    ``budget``: the number of worlds or histories within which it must be found; the seconds of processor time if it
+    names ``tests``. ``rule``: the rule that has found it first, for people; "" if no world looks for it.
     """
 
     name: str
@@ -50,12 +56,17 @@ class Bug(msgspec.Struct, frozen=True):
     rule: str = ""
     tests: tuple[str, ...] = ()
 
+    @property
+    def unit(self) -> Literal["worlds", "tests", "histories"]:
+        """What looks for it."""
+        return "tests" if self.tests else "worlds" if self.rule else "histories"
+
 
 class Found(msgspec.Struct, frozen=True):
-    """What ``campaign.hunt`` and ``campaign.tested`` print."""
+    """What ``campaign.hunt``, ``campaign.tested`` and ``campaign.processes.hunt`` print."""
 
     product: str  # the file of the package that it has imported
-    found: int | None  # number of the world or test
+    found: int | None  # number of the world, test or history
     violation: str
     cpu_seconds: float
 
@@ -70,9 +81,10 @@ def bugs(names: tuple[str, ...] = (), folder: Path = FOLDER) -> list[Bug]:
         head = _HEAD.match(path.read_text(encoding="utf-8"))
         if head is None:
             raise ValueError(
-                f"{path} must begin with what the bug is, an empty line, its domain, its rule or tests, and its budget"
+                f"{path} must begin with what the bug is, an empty line, its domain, its rule, tests or level, and its "
+                "budget"
             )
-        what, budget = " ".join(head["what"].split()), int(head["worlds"] or head["seconds"])
+        what, budget = " ".join(head["what"].split()), int(head["worlds"] or head["seconds"] or head["histories"])
         tests = tuple((head["tests"] or "").split())
         found.append(Bug(path.stem, what, head["domain"], budget, path, head["rule"] or "", tests))
     unknown = sorted(set(names) - {bug.name for bug in found})
@@ -98,15 +110,20 @@ def plant(bug: Bug, place: Path) -> Path:
 
 
 def hunt(bug: Bug, seed: int) -> Hunt:
-    """Let worlds or tests look for a bug, in a process of its own. Raises ValueError if it could not be planted."""
-    unit: Literal["worlds", "tests"] = "tests" if bug.tests else "worlds"
+    """Let worlds, tests or histories look for a bug, in a process of its own.
+
+    Raises ValueError if it could not be planted.
+    """
+    unit = bug.unit
     with tempfile.TemporaryDirectory(prefix="emberkeep-planted-") as place:
         source = plant(bug, Path(place).resolve())
         environment = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "campaign.hunt", str(seed), str(bug.budget)]
         if bug.tests:
             command = [sys.executable, "-m", "campaign.tested", str(bug.budget), *bug.tests]
-        seconds = 60.0 + bug.budget * _SECONDS_PER_WORLD
+        if unit == "histories":
+            command = [sys.executable, "-m", "campaign.processes.hunt", str(seed), str(bug.budget)]
+        seconds = 60.0 + bug.budget * (_SECONDS_PER_HISTORY if unit == "histories" else _SECONDS_PER_WORLD)
         try:
             done = subprocess.run(
                 command, env=environment, cwd=place, capture_output=True, text=True, check=False, timeout=seconds
@@ -129,7 +146,8 @@ def hunt_all(which: list[Bug], seed: int, until: float, processes: int, show: Ca
     def one(bug: Bug) -> Hunt | None:
         if time.monotonic() > until:
             return None
-        found = hunt(bug, seed)
+        with _ALONE if bug.unit == "histories" else nullcontext():
+            found = hunt(bug, seed)
         show(f"{bug.name}: " + ("NOT FOUND" if found.found is None else f"{found.by}: {found.violation}"))
         return found
 

@@ -20,6 +20,7 @@ from campaign.processes.record import HistoryRecord, judge_record, read_record, 
 HISTORY_SECONDS = 40.0
 FAULTS_PER_SECOND = 3.0
 HISTORIES_PER_CLUSTER = 10
+CLUSTERS_WITH_ONE = 3  # of so many clusters, one has a single ZooKeeper server; the others have three
 FAILURES_AT_MOST = 10
 Shown = Callable[[str], None]
 
@@ -30,18 +31,25 @@ def plan_of(seed: int, number: int) -> HistoryPlan:
 
 
 async def run(
-    figures: ProcessFigures, seed: int, folder: Path, until: float, show: Shown, took: Callable[[], None]
+    figures: ProcessFigures,
+    seed: int,
+    folder: Path,
+    until: float,
+    show: Shown,
+    took: Callable[[], bool],
 ) -> None:
     """Continue with the next history until a time (of ``time.monotonic``), or ``FAILURES_AT_MOST`` have failed.
 
-    ``folder``: for the records of those that fail. ``took``: called after each history.
+    ``folder``: for the records of those that fail. ``took``: called after each history; it ends the level if it returns
+    True.
     """
-    while time.monotonic() < until and len(figures.failures) < FAILURES_AT_MOST:
+    is_over = False
+    while not is_over and time.monotonic() < until and len(figures.failures) < FAILURES_AT_MOST:
         async with AsyncExitStack() as stack:
             place = Path(tempfile.mkdtemp(prefix="emberkeep-processes-"))
             stack.callback(shutil.rmtree, place, ignore_errors=True)
-            # With several servers, a client may be connected to one that is behind.
-            zookeepers = 3 if figures.histories // HISTORIES_PER_CLUSTER % 2 else 1
+            # With several servers, a client may be connected to one that is behind, and a quorum may be lost.
+            zookeepers = 1 if figures.histories // HISTORIES_PER_CLUSTER % CLUSTERS_WITH_ONE == 1 else 3
             cluster = await stack.enter_async_context(RealCluster(place / "cluster", zookeepers=zookeepers))
             for _ in range(HISTORIES_PER_CLUSTER):
                 number, began = figures.histories, time.monotonic()
@@ -52,10 +60,10 @@ async def run(
                     shown = violations[0][:LONGEST_VIOLATION]
                     figures.failures.append(FailedHistory(number, shown, str(kept)))
                     show(f"history {number}: {shown}\nkept as {kept}; look again: python -m campaign --replay {kept}")
-                took()
+                is_over = took()
                 show(f"{figures.histories} histories, {sum(figures.faults.values())} faults, {_failed(figures)}")
                 # What has failed may have left the cluster in a state that spoils the next history.
-                if violations or time.monotonic() > until:
+                if violations or is_over or time.monotonic() > until:
                     break
 
 

@@ -15,6 +15,11 @@ KINDS: Mapping[str, tuple[float, float, float]] = {
     "kill standby": (0.7, 0.0, 2.0),
     "freeze zookeeper": (2.0, 0.2, 6.0),
     "kill zookeeper": (0.7, 0.0, 2.0),
+    # The server that leads the others, and two of three: no quorum is left for a while.
+    "freeze zookeeper-leader": (1.0, 0.2, 6.0),
+    "kill zookeeper-leader": (0.7, 0.0, 2.0),
+    "freeze zookeeper-quorum": (0.7, 0.5, 8.0),
+    "kill zookeeper-quorum": (0.5, 0.0, 3.0),
     "freeze task manager": (2.5, 0.3, 8.0),
     "kill task manager": (0.8, 0.0, 3.0),
     "freeze node": (3.0, 0.3, 15.0),

@@ -84,7 +84,7 @@ def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
     drivers = {str(deed.pid): job for job, deeds in record.deeds.items() for deed in deeds}
     for strike in record.strikes:
         what = strike.kind.partition(" ")[2]
-        if what in ("leader", "standby", "zookeeper"):
+        if what in ("leader", "standby") or what.startswith("zookeeper"):
             replies = [returned for sent, returned in record.answered if sent >= strike.at]
         elif what == "driver" and strike.target in drivers:
             replies = [at for at in works[drivers[strike.target]] if at > strike.at]

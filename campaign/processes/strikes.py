@@ -15,6 +15,7 @@ from campaign.processes.clients import Client, ClientsWorld
 from campaign.processes.cluster import Member, RealCluster, send
 from campaign.processes.plan import PlannedFault
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.client.clusters.zookeeper_ensemble import leads
 
 _STUTTER = 0.15  # seconds of each stop and each run between two
 _ASK_SECONDS = 1.0
@@ -77,37 +78,46 @@ class Striker:
     # --- processes ----------------------------------------------------------------------------------------------------
 
     async def _strike_member(self, verb: str, what: str, fault: PlannedFault, chance: random.Random) -> str:
-        member = self._choose(what, chance)
-        if member is None:
-            return ""
-        member.busy = True
+        members = await self._choose(what, chance)
+        for member in members:
+            member.busy = True
         try:
             if verb == "kill":
-                self._cluster.kill(member)
+                for member in members:
+                    self._cluster.kill(member)
                 await asyncio.sleep(fault.seconds)
-                await self._start(member)
+                # Together: a server of an ensemble is not ready before most of them run.
+                await asyncio.gather(*(self._start(member) for member in members))
             else:
-                pids = [member.pid]
+                pids = [member.pid for member in members]
                 if what == "node":
-                    pids += await asyncio.to_thread(self._cluster.drivers, member)
+                    pids += await asyncio.to_thread(self._cluster.drivers, *members)
                 await _stop(pids, fault.seconds, stutters=verb == "stutter")
         finally:
-            member.busy = False
-        return member.name
+            for member in members:
+                member.busy = False
+        return ", ".join(member.name for member in members)
 
-    def _choose(self, what: str, chance: random.Random) -> Member | None:
+    async def _choose(self, what: str, chance: random.Random) -> list[Member]:
+        """Return whom a fault strikes: one member, or most of the ZooKeeper servers; [] if there is none now."""
         cluster = self._cluster
+        servers = [each for each in cluster.zookeepers if not each.busy and cluster.is_running(each)]
+        if what == "zookeeper-quorum":
+            most = len(cluster.zookeepers) // 2 + 1
+            return chance.sample(servers, most) if len(servers) >= most else []
         leading = [each for each in cluster.job_managers if self._leader_url.endswith(f":{each.settings['rest.port']}")]
         groups = {
             "leader": leading,
             "standby": [each for each in cluster.job_managers if each not in leading],
             "zookeeper": cluster.zookeepers,
         }
+        if what == "zookeeper-leader":
+            groups[what] = [each for each in servers if each.server is not None and await leads(each.server)]
         kind = groups.get(what, cluster.task_managers)
         if sum(each.busy for each in kind) >= _MOST_FROZEN:
-            return None
+            return []
         free = [each for each in kind if not each.busy and cluster.is_running(each)]
-        return chance.choice(free) if free else None
+        return [chance.choice(free)] if free else []
 
     async def _start(self, member: Member) -> None:
         problem = ""

@@ -19,7 +19,7 @@ SECONDS = 60.0  # after which no further history begins
 
 def test_clients_and_faults_for_a_minute(tmp_path: Path) -> None:
     figures, said = ProcessFigures(), list[str]()
-    asyncio.run(run(figures, CAMPAIGN or 1, tmp_path, time.monotonic() + SECONDS, said.append, lambda: None))
+    asyncio.run(run(figures, CAMPAIGN or 1, tmp_path, time.monotonic() + SECONDS, said.append, lambda: False))
     assert not figures.failures, "\n".join(said)
     assert figures.histories
     assert sum(figures.faults.values()) >= 20

@@ -36,7 +36,8 @@ def test_there_are_as_many_planted_bugs_as_promised() -> None:
 
 def test_a_planted_bug_names_a_rule_or_tests_that_exist() -> None:
     for bug in bugs():
-        assert bool(bug.rule) is not bool(bug.tests), bug.name
+        assert not (bug.rule and bug.tests), bug.name
+        assert bug.unit == "histories" or bug.rule or bug.tests, bug.name
         assert not bug.rule or bug.rule in RULES, bug.name
         assert all((ROOT / name).exists() for name in bug.tests), bug.name
 
@@ -80,8 +81,16 @@ def test_a_patch_may_name_tests_and_the_time_that_they_have(tmp_path: Path) -> N
     tests = ("tests/a.py", "tests/b.py")
     assert bugs(folder=tmp_path) == [Bug("a", "A sync is forgotten.", "base/files", 60, path, tests=tests)]
     path.write_text(TESTED.replace("60 seconds", "60 worlds") + "--- a/x\n")
-    with pytest.raises(ValueError, match="its rule or tests"):
+    with pytest.raises(ValueError, match="its rule, tests or level"):
         bugs(folder=tmp_path)
+
+
+def test_a_patch_may_name_the_level_of_real_processes(tmp_path: Path) -> None:
+    path = tmp_path / "a.patch"
+    head = "A lease is not asked.\n\ndomain: jobmaster\nlevel: processes\nbudget: 4 histories\n\n"
+    path.write_text(f"{head}--- a/x\n")
+    (bug,) = bugs(folder=tmp_path)
+    assert (bug.unit, bug.budget, bug.rule, bug.tests) == ("histories", 4, "", ())
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -
         Hunt("half-a-lease", "jobs", 200, 9, "d: too early", 3.0),
         Hunt("lost", "slots", 50, None, "", 8.0),
         Hunt("torn", "base", 60, 3, "test_a_crash: torn", 2.0, "tests"),
+        Hunt("stale", "rest", 4, 2, "job store: violated", 2.0, "histories"),
     ]
     progress.hunts = {hunt.name: hunt for hunt in hunts}
     path = write(tmp_path, progress, "make campaign SEED=5")
@@ -52,10 +53,11 @@ def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -
         "| 17 | d: two attempts | tests/regression/worlds/d-1.json |",
         "| kill driver | 15 | 5 | 2.00 | 4.00 | 4.00 | 4.00 | 1 |",
         "Never reached: rule with fault",
-        "2 of 3 were found within their budgets",
+        "3 of 4 were found within their budgets",
         "| half-a-lease | jobs | world 9 | 200 worlds | d: too early |",
         "| lost | slots | **not found** | 50 worlds |  |",
         "| torn | base | test 3 | 60 s | test_a_crash: torn |",
+        "| stale | rest | history 2 | 4 histories | job store: violated |",
     ):
         assert part in text
     data = json.loads((tmp_path / "report.json").read_text())

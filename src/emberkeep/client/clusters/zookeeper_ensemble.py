@@ -17,7 +17,8 @@ from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, star
 READY_TIMEOUT = 120.0  # seconds; a JVM starts slowly on a busy machine
 _PROBE_TIMEOUT = 2.0
 _POLL = 0.1
-_SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
+_LEADING = (b"Mode: standalone", b"Mode: leader")
+_SERVING = (*_LEADING, b"Mode: follower")
 _MODULE = "zookeeper"
 _ADDRESS = "127.0.0.1"
 
@@ -96,18 +97,29 @@ async def wait_until_serving(server: ZooKeeperServer, daemon: Daemon) -> None:
 
 async def is_serving(server: ZooKeeperServer) -> bool:
     """True if the server serves clients now. Raises Fatal if the CA that proves it cannot be read."""
+    status = await _status(server)
+    return any(mode in status for mode in _SERVING)
+
+
+async def leads(server: ZooKeeperServer) -> bool:
+    """True if the server leads its ensemble now, or is alone. Raises what ``is_serving`` raises."""
+    status = await _status(server)
+    return any(mode in status for mode in _LEADING)
+
+
+async def _status(server: ZooKeeperServer) -> bytes:
+    """Return what the server says of itself; b"" if it does not answer."""
     tls = None if server.tls is None else client_context(server.tls.ca)
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
             reader, writer = await asyncio.open_connection(server.address, server.client_port, ssl=tls)
             try:
                 writer.write(b"srvr")
-                answer = await reader.read()
+                return await reader.read()
             finally:
                 writer.close()
     except (OSError, TimeoutError):
-        return False
-    return any(mode in answer for mode in _SERVING)
+        return b""
 
 
 def _free_ports(address: str, count: int) -> list[int]:
