@@ -15,6 +15,8 @@ _ADDRESS = re.compile(r"\S*(?:://|[?&]\S+=)\S*")
 # obstore asks there if the environment has no credentials. The addresses can be configured, their paths cannot.
 _METADATA = ("169.254.", "metadata.google.internal", "/latest/api/token", "/latest/meta-data/")
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+# S3 says these of credentials with the status 400.
+_EXPIRED = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 _TOO_BUSY = {408, 425, 429}
 _CREDENTIALS = "set the store's credentials in the environment of this process"
 
@@ -33,7 +35,7 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
         return Fatal(f"{action}: the bucket does not exist ({answer})", hint="create it, or correct the location")
     if isinstance(error, FileNotFoundError):
         return Absent(f"{action}: does not exist")
-    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403):
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403) or code in _EXPIRED:
         return Fatal(
             f"{action}: the store refuses the request ({answer or 'no permission'})",
             hint="check credentials and permissions",
