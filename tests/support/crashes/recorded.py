@@ -51,8 +51,8 @@ class Crash:
 
 
 def refusing(at: int) -> Interruption:
-    """Return what refuses one step: the disk is full, or fails. Of bytes, half are written."""
-    return lambda step: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if step == at else None
+    """Return what refuses a step: no descriptor is left, the disk is full, a sync fails. Of bytes, half are written."""
+    return lambda step: OSError() if step == at else None
 
 
 class RecordedFiles:
@@ -120,7 +120,7 @@ class RecordedFiles:
     def open_new(self, path: str, flags: int, mode: int, *, directory: int | None = None) -> int:
         """Create a file with flags as of ``os.open``."""
         with self._lock:
-            self._step()
+            self._step(errno.EMFILE)
             descriptor = os.open(path, flags, mode, dir_fd=directory)
             self._add(path, directory, os.fstat(descriptor).st_ino, File(mode=mode))
             self._record(f"create {path}")
@@ -164,7 +164,7 @@ class RecordedFiles:
 
     def sync(self, descriptor: int) -> None:
         with self._lock:
-            self._step()  # nothing is written through: the record alone says what is durable
+            self._step(errno.EIO)  # nothing is written through: the record alone says what is durable
             node = self._nodes.get(os.fstat(descriptor).st_ino)
             if isinstance(node, File):
                 node.durable = node.content
@@ -229,8 +229,11 @@ class RecordedFiles:
         """True if a file or directory is below the root."""
         return status.st_dev == self._device and status.st_ino in self._nodes
 
-    def _step(self) -> None:
-        """Begin the next step. Raises what interrupts it; after a death, every further step dies, too."""
+    def _step(self, refusal: int = errno.ENOSPC) -> None:
+        """Begin the next step. Raises what interrupts it; after a death, every further step dies, too.
+
+        ``refusal``: the error with which a disk refuses such a step.
+        """
         if self._is_dead:
             raise Died
         self._before_step()
@@ -238,7 +241,7 @@ class RecordedFiles:
         error = None if self._interruption is None else self._interruption(number)
         if error is not None:
             self._is_dead = isinstance(error, Died)
-            raise error
+            raise OSError(refusal, os.strerror(refusal)) if isinstance(error, OSError) else error
 
     def _before_step(self) -> None:
         """Called before each step."""
