@@ -82,7 +82,8 @@ def _overhead(conf: Mapping[str, str], role: str, heap_mb: int) -> int:
 
 def _executors(conf: Mapping[str, str], cores: int) -> int:
     if "spark.executor.instances" in conf:
-        return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS)
+        is_dynamic = conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
+        return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS, least=0 if is_dynamic else 1)
     if "spark.cores.max" in conf:
         return max(1, _count(conf, "spark.cores.max", 1) // cores)
     return DEFAULT_EXECUTORS
@@ -96,10 +97,11 @@ def _custom(conf: Mapping[str, str], role: str) -> dict[str, int]:
     return {match.group(1): _count(conf, match.group(0), 1) for match in wanted}
 
 
-def _count(conf: Mapping[str, str], key: str, default: int) -> int:
+def _count(conf: Mapping[str, str], key: str, default: int, *, least: int = 1) -> int:
     text = conf.get(key)
     if text is None:
         return default
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
-        raise InvalidInput(f"{key}={text!r} is not a whole number above zero", field=key, hint="for example 2")
+    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < least:
+        what = "a whole number above zero" if least else "a whole number"
+        raise InvalidInput(f"{key}={text!r} is not {what}", field=key, hint="for example 2")
     return int(text)

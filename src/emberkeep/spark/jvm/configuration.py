@@ -145,7 +145,7 @@ def application(
     merged: Mapping[str, str], app_id: str, driver_port: int, settings: DriverSettings, spark_user: str, python: str
 ) -> SparkApplication:
     """Return the settings with which the application's executors start. Raises InvalidSparkConfiguration."""
-    cores = _positive(merged, EXECUTOR_CORES, DEFAULT_EXECUTOR_CORES)
+    cores = _count(merged, EXECUTOR_CORES, DEFAULT_EXECUTOR_CORES)
     heap = merged.get("spark.executor.memory")
     heap_mb = DEFAULT_EXECUTOR_HEAP_MB if heap is None else memory_mb("spark.executor.memory", heap)
     environment = {
@@ -240,22 +240,23 @@ def memory_mb(key: str, text: str) -> int:
     return megabytes
 
 
-def _positive(merged: Mapping[str, str], key: str, default: int) -> int:
+def _count(merged: Mapping[str, str], key: str, default: int, *, least: int = 1) -> int:
     text = merged.get(key)
     if text is None:
         return default
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number <= 0:
-        raise InvalidSparkConfiguration(f"{key}={text!r} is not a number above zero", hint="for example 1")
+        number = -1
+    if number < least:
+        what = "a number above zero" if least else "a number"
+        raise InvalidSparkConfiguration(f"{key}={text!r} is not {what}", hint="for example 1")
     return number
 
 
 def _instances(merged: Mapping[str, str], cores: int) -> int | None:
     if "spark.executor.instances" in merged:
-        return _positive(merged, "spark.executor.instances", 1)
+        return _count(merged, "spark.executor.instances", 1, least=0 if is_true(merged, DYNAMIC_ALLOCATION) else 1)
     if "spark.cores.max" in merged:
-        return max(1, _positive(merged, "spark.cores.max", 1) // cores)
+        return max(1, _count(merged, "spark.cores.max", 1) // cores)
     return None

@@ -171,6 +171,14 @@ def test_defaults_of_an_application_are_told_from_what_was_asked_for() -> None:
     assert not described.user_class_path_first
 
 
+def test_dynamic_allocation_may_begin_without_executors() -> None:
+    conf = {"spark.executor.instances": "0"}
+    dynamic = {**conf, "spark.dynamicAllocation.enabled": "true"}
+    assert application(dynamic, "app-1", 1, SETTINGS, "me", "python3").executor_instances == 0
+    with pytest.raises(InvalidSparkConfiguration, match="'0' is not a number above zero"):
+        application(conf, "app-1", 1, SETTINGS, "me", "python3")
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("spark.executor.cores", "two"), ("spark.executor.cores", "0"), ("spark.executor.memory", "lots")],
