@@ -84,7 +84,9 @@ class AttemptStatus:
         return max(1, 0 if application.dynamic is None else application.dynamic.minimum)
 
     def bounded(self, reclaim: Reclaim) -> Reclaim:
-        """Return what the attempt is to give back, without the slots that it keeps in any case."""
+        """Return what the attempt is to give back, without the slots that it keeps unless it is put back."""
+        if reclaim.whole:
+            return reclaim
         return msgspec.structs.replace(reclaim, ceiling=max(reclaim.ceiling, self._least_slots, 1))
 
     def application_stopping(self, work: AttemptWork) -> None:

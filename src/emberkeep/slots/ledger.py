@@ -281,6 +281,8 @@ class JobAccount:
     lacks_since: float | None = None  # when a round first left it without a slot that it lacks; None if it lacks none
     gives: Gives = field(default_factory=Gives)
     reclaim: Reclaim | None = None  # what it must give back for others, see ``reclaim``
+    was_put_back: bool = False  # it has lost all its slots to others, and has got none since
+    spared_until: float = 0.0  # until then it is not put back
     claim: int = 0  # slots that others give back for it
     over: bool = False  # everything that task managers report about ``attempt`` is void
     closed: int = 0  # attempts up to this one need no more slots

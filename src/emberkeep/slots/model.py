@@ -99,10 +99,14 @@ def slots_are(count: int) -> str:
 
 
 class Reclaim(Compatible, frozen=True, kw_only=True):
-    """For now, a job may have at most ``ceiling`` slots, because others need the rest. ``reason``: who, and why."""
+    """For now, a job may have at most ``ceiling`` slots, because others need the rest. ``reason``: who, and why.
+
+    ``whole``: the job is put back to waiting, so it keeps no slot, whatever its minimum is.
+    """
 
     ceiling: int
     reason: str
+    whole: bool = False
 
 
 class ProcessStart(enum.Enum):

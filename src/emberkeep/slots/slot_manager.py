@@ -119,6 +119,7 @@ class SlotManager:
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
                 entitled.take(job)
+                self.reclaimer.served(job, now)
                 job.claim = max(0, job.claim - 1)
 
             self._lacking.begin_round(now)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from emberkeep.base.ids import JobId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.reclaim.plan import JobStanding, ReclaimPlan, SlotSize, plan
+from emberkeep.slots.reclaim.plan import plan
+from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms
 from tests.campaign import examples
 
@@ -40,6 +41,8 @@ def standings(draw: st.DrawFn) -> tuple[JobStanding, ...]:
             least=draw(st.integers(0, 3)),
             elastic=draw(st.booleans()),
             capped=draw(st.booleans()),
+            put_back=draw(st.booleans()),
+            spared=draw(st.integers(0, 3)) == 0,
         )
         for order in range(number)
     )
@@ -68,18 +71,20 @@ def test_a_plan_takes_only_what_it_may(jobs: tuple[JobStanding, ...], terms: Rec
     if terms.preemption is Preemption.NONE:
         assert found == ReclaimPlan()
     need = sum(job.missing for job in jobs)
-    assert sum(found.taken.values()) <= need, "nothing is reclaimed beyond need"
+    parts = {name: count for name, count in found.taken.items() if not by_id[name].gang}
+    assert sum(parts.values()) <= need, "nothing is reclaimed beyond need"
     for name, count in found.claims.items():
         assert 0 < count <= by_id[name].missing
     for name, count in found.taken.items():
         giver = by_id[name]
-        assert not giver.gang
         assert giver.least
-        assert giver.staying - count >= giver.least
-        assert giver.elastic or terms.preemption is Preemption.EXECUTORS
         assert found.ceilings[name].ceiling >= giver.kept - count
+        if giver.gang or giver.staying - count < giver.least:
+            _check_put_back(giver, count, jobs, terms, found)
+        else:
+            assert giver.elastic or terms.preemption.takes_from_fixed
     taken_by_claims = sum(found.claims.values())
-    assert sum(found.taken.values()) <= taken_by_claims, "what is taken is claimed by somebody"
+    assert sum(parts.values()) <= taken_by_claims, "what is taken is claimed by somebody"
     _check_namespaces(jobs, terms, found)
     for name in found.claims:
         claimant = by_id[name]
@@ -92,13 +97,27 @@ def test_a_plan_takes_only_what_it_may(jobs: tuple[JobStanding, ...], terms: Rec
         assert found.taken.get(name) or by_id[name].capped
 
 
+def _check_put_back(
+    giver: JobStanding, count: int, jobs: tuple[JobStanding, ...], terms: ReclaimTerms, found: ReclaimPlan
+) -> None:
+    """A job gives more than its minimum only to jobs of a higher priority, and a gang gives all or nothing."""
+    assert terms.preemption is Preemption.JOBS
+    assert not giver.spared
+    assert count == giver.staying or not giver.gang
+    for_whom = [job for job in jobs if found.claims.get(job.job_id) and job.priority > giver.priority]
+    assert for_whom
+    within = any(job.namespace == giver.namespace for job in for_whom)
+    assert not giver.gang or within or kept_by(jobs)[giver.namespace] - count >= terms.guarantee(giver.namespace)
+
+
 def _check_namespaces(jobs: tuple[JobStanding, ...], terms: ReclaimTerms, found: ReclaimPlan) -> None:
     """A namespace at or below its guarantee gives to its own jobs only, and none falls below its guarantee."""
     claims: dict[str, int] = {}
     for job in jobs:
         claims[job.namespace] = claims.get(job.namespace, 0) + found.claims.get(job.job_id, 0)
     for namespace, kept in kept_by(jobs).items():
-        taken = sum(found.taken.get(job.job_id, 0) for job in jobs if job.namespace == namespace)
+        # A gang gives more than is needed, because it could do nothing with the rest; see ``_check_put_back``.
+        taken = sum(found.taken.get(job.job_id, 0) for job in jobs if job.namespace == namespace and not job.gang)
         lost = max(0, taken - claims[namespace])  # at least so many go to others
         assert kept - lost >= min(kept, terms.guarantee(namespace))
 

@@ -149,14 +149,14 @@ async def tell(run: Run, fault: str, seed: int) -> None:
     world.look()
     if fault in HARMLESS and (world.fewest < rest or len(world.left) > GUARANTEED):
         run.cluster.history.violate("scenario", f"too much was given back: {world.fewest} left, {world.left} went")
-    await _check_rest(world)
+    await check_rest(world)
 
     run.cluster.cancel(entitled_job)
     await world.until(lambda: registered(run, world.borrower) == SLOTS, 60.0, "it borrows again what nobody needs")
     await run.end_everything()
 
 
-async def _check_rest(world: World) -> None:
+async def check_rest(world: World) -> None:
     """Nothing goes to and fro once all have what they are entitled to."""
     assert world.entitled is not None
     before = [_executors(world.run, job) for job in (world.borrower, world.entitled)]

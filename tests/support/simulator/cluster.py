@@ -454,7 +454,9 @@ class SimCluster:
             arguments=(msgspec.json.encode(script).decode(),),
             artefacts=(artefact_of(_content(job)),) if self.plan.files else (),
             spark_conf={},
-            options=job.options | ({"job.priority": str(script.priority)} if script.priority else {}),
+            options=job.options
+            | ({"job.priority": str(script.priority)} if script.priority else {})
+            | ({"job.gang": "true"} if script.gang else {}),
             working_directory="/",
             resources=JobResources(
                 driver_memory_mb=DRIVER_MEMORY_MB - 128,

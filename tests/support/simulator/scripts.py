@@ -73,6 +73,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpus: int = 0  # of each executor
     priority: int = 0
     namespace: str = ""
+    gang: bool = False  # it gets all executors at once or none
     steady: bool = False  # with dynamic allocation, it always wants the most executors
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
     mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up

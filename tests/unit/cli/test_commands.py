@@ -291,11 +291,16 @@ def test_info_shows_the_priority_of_a_job(
 
 
 @pytest.mark.req("RES-6")
-def test_info_shows_who_gets_what_a_job_gives_back(fake: FakeJobManager, capfd: Output) -> None:
-    fake.jobs = {A: job_info(A, "etl", reclaim=ReclaimInfo(ceiling=1, reason="job 7 waits"))}
+@pytest.mark.parametrize(
+    ("ceiling", "told"), [(1, "slots to others, and keeps 1 executor"), (0, "all its slots to others, and waits")]
+)
+def test_info_shows_who_gets_what_a_job_gives_back(
+    ceiling: int, told: str, fake: FakeJobManager, capfd: Output
+) -> None:
+    fake.jobs = {A: job_info(A, "etl", reclaim=ReclaimInfo(ceiling=ceiling, reason="job 7 waits"))}
     assert main(["info", "etl"]) == 0
     (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("Gives back"))
-    assert line.endswith("slots to others, and keeps 1 executor: job 7 waits")
+    assert line.endswith(f" {told}: job 7 waits")
 
 
 @pytest.mark.req("LOC-11")

@@ -57,6 +57,22 @@ def test_the_ceiling_is_obeyed_down_to_the_smallest_number_and_reported(run: Run
     run(story)
 
 
+def test_an_attempt_that_is_put_back_keeps_nothing_whatever_its_smallest_number_is(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        bench.service.master.application_started(msgspec.structs.replace(application(2), decommissions=True))
+        await bench.until(lambda: bench.wanted() == 2)
+        order = Reclaim(ceiling=0, reason="job 7 waits", whole=True)
+        orders(bench, order)
+        await bench.until(lambda: bench.wanted() == 0, 3 * INTERVAL)
+        status = bench.status()
+        assert (status.reclaim, status.given_back, status.executors_wanted) == (order, 2, 2)
+        orders(bench, None)
+        await bench.until(lambda: bench.wanted() == 2, 3 * INTERVAL)
+
+    run(story)
+
+
 def test_a_fixed_number_can_give_back_all_but_one_and_who_cannot_hand_over_nothing(run: Run) -> None:
     async def story(bench: Bench) -> None:
         await bench.service.master.registered.wait()

@@ -365,13 +365,17 @@ async def test_a_job_shows_its_priority(site: Site) -> None:
 
 
 @pytest.mark.req("RES-6")
-async def test_a_job_shows_what_it_gives_back(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("ceiling", "told"),
+    [(2, "slots back to others, and keeps 2 of its executors"), (0, "all its slots back to others, and waits")],
+)
+async def test_a_job_shows_what_it_gives_back(site: Site, ceiling: int, told: str) -> None:
     status = site.gateway.views[job_id(1)].status_report
     assert status is not None
-    order = Reclaim(ceiling=2, reason="job 7 waits")
+    order = Reclaim(ceiling=ceiling, reason="job 7 waits", whole=not ceiling)
     site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, reclaim=order))
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
-    assert "gives slots back to others, and keeps 2 of its executors: job 7 waits." in page
+    assert f"It gives {told}: job 7 waits." in page
 
 
 async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:

@@ -1169,13 +1169,15 @@ PREEMPTION = define(
     Option(
         "slotmanager.preemption",
         "elastic",
-        choice("none", "elastic", "executors"),
+        choice("none", "elastic", "executors", "jobs"),
         "choice",
         "Which running jobs give executors back for namespaces below their guarantee "
         "(`security.quota.guaranteed-slots`), and for jobs of a higher `job.priority` in the same namespace. "
         "`elastic`: jobs with dynamic allocation or autoscaling, down to their smallest number of executors. "
         "`executors`: after them also jobs with a fixed number of executors, if their priority is lower, down to one "
-        "executor, but no gangs. `none`: guarantees and priorities only order the free slots.",
+        "executor, but no gangs. `jobs`: after them also whole jobs of a lower priority, gangs included: their drivers "
+        "continue without executors until slots are free again. `none`: guarantees and priorities only order the free "
+        "slots.",
     )
 )
 PREEMPTION_TIMEOUT = define(

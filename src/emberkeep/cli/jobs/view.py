@@ -99,6 +99,8 @@ def print_job(
 def _reclaim(reclaim: ReclaimInfo | None) -> str:
     if reclaim is None:
         return ""
+    if not reclaim.ceiling:
+        return f"all its slots to others, and waits: {reclaim.reason}"
     return f"slots to others, and keeps {counted(reclaim.ceiling, 'executor')}: {reclaim.reason}"
 
 

@@ -27,11 +27,17 @@ class ReclaimNotes:
         if report.reclaim is None or (is_first and attempt == self._recovered):
             return  # an earlier leader has noted what this attempt gave back
         ceiling = report.reclaim.ceiling
-        if before is None or ceiling < before.ceiling:
-            executors = "1 executor" if ceiling == 1 else f"{ceiling} executors"
+        if before is None or ceiling < before.ceiling or report.reclaim.whole > before.whole:
             yield self._note(
                 what=What.SLOTS_RECLAIMED,
-                message=f"the job gives slots back and keeps {executors}: {report.reclaim.reason}",
+                message=f"the job {_what_it_gives(report.reclaim)}: {report.reclaim.reason}",
                 attempt=attempt,
                 details={"ceiling": str(ceiling), "reason": report.reclaim.reason},
             )
+
+
+def _what_it_gives(reclaim: Reclaim) -> str:
+    if reclaim.whole:
+        return "is put back to waiting, and gives all its slots back"
+    executors = "1 executor" if reclaim.ceiling == 1 else f"{reclaim.ceiling} executors"
+    return f"gives slots back and keeps {executors}"

@@ -95,8 +95,11 @@ class Departures:
         return slot.is_decommissioned or not self._pool.places.only_drains(slot.task_manager)
 
     def _has_successor(self) -> bool:
-        """True if an executor that stays can take blocks. Without one, Spark would drop the blocks."""
-        return any(
+        """True if an executor that stays can take blocks. Without one, Spark would drop the blocks.
+
+        An attempt that is put back keeps no executor, so it waits for none.
+        """
+        return self._pool.is_put_back or any(
             slot.executor.takes_blocks and not (slot.is_leaving or slot.executor.cordoned)
             for slot in self._pool.held.values()
         )

@@ -107,7 +107,7 @@ class SlotPool:
         pool.requirement, pool.stopping, pool.idle_timeout = None, False, None
         pool.replacements.clear()
         pool.missing, pool.missing_blocked = "", False
-        pool.was_served = False
+        pool.was_served = pool.was_put_back = False
         return [*effects, ev.StatusChanged()]
 
     def _release_done(self, event: ev.ReleaseDone, _: float) -> list[PoolEffect]:

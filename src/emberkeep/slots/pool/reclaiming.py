@@ -4,6 +4,9 @@ While the JobManager sets a ceiling, the attempt wants no more slots than that, 
 beyond the ceiling leave: those whose executors have not registered at once, then those of the newest executors, which
 are decommissioned once another one can take over what they keep. The oldest stay, because they keep the most. If the
 ceiling is lifted in time, slots whose executors have not been decommissioned yet stay.
+
+An attempt that is put back keeps no slot. Its driver continues: Spark waits for executors, and computes again what the
+last ones could hand over to nobody.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ class PoolState:
         self.missing_blocked = False  # unblocking nodes may provide what is missing
         self.without_slot_since: float | None = None
         self.was_served = False  # the application has had a slot
+        self.was_put_back = False  # the application has no slot because other jobs needed all that it had
         self._next_executor = 0
 
     # --- what the attempt needs ---------------------------------------------------------------------------------------
@@ -71,15 +72,24 @@ class PoolState:
         count = self.requirement.count
         if self.ceiling is not None:
             count = min(count, self.ceiling)
+        if self.is_put_back:
+            return 0
         return 1 if count == 0 and any(slot.is_leaving for slot in self.held.values()) else count
 
     @property
     def ceiling(self) -> int | None:
-        """The most slots that the attempt may have now, at least one; None for no limit.
+        """The most slots that the attempt may have now, at least one unless it is put back; None for no limit.
 
         There is none if executors cannot hand over what they keep: their work would have to be done again.
         """
-        return None if self.reclaim is None or not self.decommissions else max(1, self.reclaim.ceiling)
+        if self.reclaim is None or not self.decommissions:
+            return None
+        return 0 if self.reclaim.whole else max(1, self.reclaim.ceiling)
+
+    @property
+    def is_put_back(self) -> bool:
+        """True if the attempt has to do without any slot for now."""
+        return self.ceiling == 0
 
     @property
     def given_back(self) -> int:

@@ -20,7 +20,8 @@ class UnmetNeed:
         """Note when the attempt begins to be without any slot, and when that ends."""
         pool = self._pool
         pool.was_served = pool.was_served or bool(pool.held)
-        if pool.held or not pool.wanted or (pool.is_elastic and pool.was_served):
+        pool.was_put_back = pool.is_put_back or (pool.was_put_back and not pool.held)
+        if pool.held or not pool.wanted or pool.was_put_back or (pool.is_elastic and pool.was_served):
             pool.without_slot_since = None  # an application that has given all its slots back waits for new ones
         elif pool.without_slot_since is None:
             pool.without_slot_since = now

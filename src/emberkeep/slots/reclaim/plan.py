@@ -11,6 +11,10 @@ are those with the lowest priority, among equals the newest; jobs with a fixed n
 No job gives back more than it can, no namespace falls below its guarantee for another one, and a gang gives back
 nothing.
 
+If that is not enough, and the settings allow it, whole jobs are *put back*: they give all that they hold, gangs
+included. That happens only for a guarantee, or for a job without any slot, and only to jobs of a lower priority: these
+come after the job for which they were put back, so they do not get the slots back at once.
+
 A plan is made anew each time, from what is true now. While slots are on their way, those who give them keep their
 ceilings; otherwise they would ask for the same slots again.
 """
@@ -18,67 +22,14 @@ ceilings; otherwise they would ask for the same slots again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from emberkeep.base.ids import JobId
-from emberkeep.slots.model import Reclaim, ResourceProfile, RuntimeVersions
+from emberkeep.slots.model import Reclaim
+from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms
-
-
-class SlotSize(NamedTuple):
-    """What a job needs of each of its slots."""
-
-    profile: ResourceProfile
-    runtime: RuntimeVersions
-
-    def serves(self, other: SlotSize) -> bool:
-        """True if the room of one such slot is enough for one of the ``other`` size."""
-        return self.runtime == other.runtime and other.profile.fits_in(self.profile)
-
-
-@dataclass(frozen=True)
-class JobStanding:
-    """One job at one moment.
-
-    - ``staying``, ``leaving``: slots that it holds where slots may be given, and how many of its further ones there
-      become free soon. ``elsewhere``: slots that it holds in other places.
-    - ``missing``: slots that it has lacked long enough.
-    - ``least``, ``elastic``: see ``Gives``. ``capped``: it has a ceiling now.
-    """
-
-    job_id: JobId
-    order: int
-    size: SlotSize
-    namespace: str = ""
-    priority: int = 0
-    gang: bool = False
-    staying: int = 0
-    leaving: int = 0
-    elsewhere: int = 0
-    missing: int = 0
-    least: int = 0
-    elastic: bool = False
-    capped: bool = False
-
-    @property
-    def kept(self) -> int:
-        """Slots that it will hold, as far as is known."""
-        return self.staying + self.elsewhere
-
-
-@dataclass(frozen=True)
-class ReclaimPlan:
-    """``ceilings``: what jobs have to give back. ``claims``: for how many slots each job is served first.
-
-    ``taken``: how many slots each job is newly asked for, beyond those that are on their way.
-    """
-
-    ceilings: Mapping[JobId, Reclaim] = field(default_factory=dict)
-    claims: Mapping[JobId, int] = field(default_factory=dict)
-    taken: Mapping[JobId, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -98,6 +49,7 @@ class _Book:
         self.claims = Counter[JobId]()
         self.served = Counter[JobId]()  # slots that each job gets, free ones included
         self.reasons: dict[JobId, str] = {}
+        self.put_back: set[JobId] = set()
         self.free = 0  # free slots that were counted
         kept = Counter[str]()
         for job in jobs:
@@ -168,6 +120,7 @@ class _Planner:
         open_slots = claim.slots - self._take_free(claim)
         open_slots -= self._take_arriving(claim, open_slots)
         open_slots -= self._take_from_givers(claim, open_slots)
+        open_slots -= self._put_back(claim, open_slots)
         if whole and open_slots:
             self._book = before
             return 0
@@ -229,13 +182,37 @@ class _Planner:
         for giver in self._givers:
             if giver.job_id == job.job_id or not giver.size.serves(job.size):
                 continue
-            if not giver.elastic and (
-                self._terms.preemption is not Preemption.EXECUTORS or giver.priority >= job.priority
-            ):
+            if not giver.elastic and (not self._terms.preemption.takes_from_fixed or giver.priority >= job.priority):
                 continue
             if claim.within and not _comes_after(giver, job):
                 continue
             yield giver
+
+    def _put_back(self, claim: _Claim, wanted: int) -> int:
+        """Take whole jobs of a lower priority, the lowest first. Return how many slots of theirs the claim uses."""
+        job, book = claim.job, self._book
+        if self._terms.preemption is not Preemption.JOBS or (claim.within and job.kept):
+            return 0
+        total = 0
+        for giver in sorted(self._jobs, key=lambda each: (each.priority, -each.order)):
+            left = giver.staying - book.taken[giver.job_id]
+            most = left if claim.within else min(left, book.surplus[giver.namespace])
+            count = min(most, wanted - total)
+            if count <= 0 or not _may_be_put_back(giver, claim):
+                continue
+            if giver.gang:
+                if most < left:
+                    continue  # it would keep a part, with which it can do nothing
+                given = left
+            else:
+                given = count
+            book.taken[giver.job_id] += given
+            book.surplus[giver.namespace] -= 0 if claim.within else given
+            if given == left and not giver.elsewhere:
+                book.put_back.add(giver.job_id)
+            self._note(claim, giver, count)
+            total += count
+        return total
 
     def _note(self, claim: _Claim, giver: JobStanding, count: int) -> None:
         self._book.claims[claim.job.job_id] += count
@@ -247,11 +224,22 @@ class _Planner:
         for job in self._jobs:
             taken, reason = book.taken[job.job_id], book.reasons.get(job.job_id)
             if reason is not None and (taken or job.capped):
-                unneeded = job.leaving - book.arriving[job.job_id] if job.capped else 0
-                ceilings[job.job_id] = Reclaim(ceiling=job.kept + unneeded - taken, reason=reason)
+                whole = job.job_id in book.put_back or (job.put_back and not job.kept)
+                unneeded = 0 if not job.capped or (whole and job.gang) else job.leaving - book.arriving[job.job_id]
+                ceiling = job.kept + unneeded - taken
+                ceilings[job.job_id] = Reclaim(ceiling=ceiling, reason=reason, whole=whole and not ceiling)
         return ReclaimPlan(ceilings, dict(book.claims), dict(book.taken))
 
 
 def _comes_after(giver: JobStanding, job: JobStanding) -> bool:
     """True if the other ``job`` has a higher priority in the same namespace."""
     return giver.namespace == job.namespace and giver.priority < job.priority
+
+
+def _may_be_put_back(giver: JobStanding, claim: _Claim) -> bool:
+    job = claim.job
+    if giver.job_id == job.job_id or giver.priority >= job.priority or not giver.size.serves(job.size):
+        return False
+    if not giver.least or giver.spared or (giver.gang and giver.elsewhere):
+        return False
+    return not claim.within or giver.namespace == job.namespace

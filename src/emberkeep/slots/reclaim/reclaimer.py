@@ -8,11 +8,13 @@ from emberkeep.base.ids import JobId
 from emberkeep.slots.ledger import Gives, JobAccount
 from emberkeep.slots.model import Reclaim, slots_are
 from emberkeep.slots.priorities.gangs import KeptSlots
-from emberkeep.slots.reclaim.plan import JobStanding, ReclaimPlan, SlotSize, plan
+from emberkeep.slots.reclaim.plan import plan
+from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import GUARANTEES_KEY, ReclaimTerms
 from emberkeep.slots.shelves import Shelves
 
 LACKS_FOR = 2.0  # seconds for which a job must lack slots: others do not give back for a short lack
+SPARED_FOR = 600.0  # seconds for which a job that was put back keeps its next slots
 
 
 class Reclaimer:
@@ -71,10 +73,11 @@ class Reclaimer:
         self._is_planned = False
         for job in self._jobs.values():
             before, after = job.reclaim, planned.ceilings.get(job.job_id)
-            if after is None and is_settling:
+            if after is None and (is_settling or _is_half_gone(job)):
                 after = before
-            elif after is not None and before is not None and after.ceiling == before.ceiling:
+            elif after is not None and before is not None and _limit(after) == _limit(before):
                 after = before  # so that the reason stays the same
+            job.was_put_back |= after is not None and after.whole
             job.reclaim, job.claim = after, planned.claims.get(job.job_id, 0)
             self._is_planned |= after is not None or job.claim > 0
 
@@ -100,7 +103,14 @@ class Reclaimer:
             least=job.gives.least,
             elastic=job.gives.elastic,
             capped=job.reclaim is not None,
+            put_back=job.reclaim is not None and job.reclaim.whole,
+            spared=now < job.spared_until,
         )
+
+    def served(self, job: JobAccount, now: float) -> None:
+        """Note that a job gets a slot. One that was put back is spared for a while, so that it gets something done."""
+        if job.was_put_back and (job.reclaim is None or not job.reclaim.whole):
+            job.was_put_back, job.spared_until = False, now + SPARED_FOR
 
     def _may_claim(self, job: JobAccount, now: float) -> bool:
         """True unless the job is a gang for which free slots could not be kept now."""
@@ -128,6 +138,15 @@ class Reclaimer:
                 f"({GUARANTEES_KEY})"
             )
         return "".join(f"; {text}" for text in texts)
+
+
+def _is_half_gone(job: JobAccount) -> bool:
+    """True if a gang is being put back. It goes as a whole, because it could do nothing with the rest."""
+    return job.gang and bool(job.held) and job.reclaim is not None and job.reclaim.whole
+
+
+def _limit(reclaim: Reclaim) -> tuple[int, bool]:
+    return reclaim.ceiling, reclaim.whole
 
 
 class Entitlements:

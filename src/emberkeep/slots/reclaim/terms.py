@@ -17,6 +17,12 @@ class Preemption(enum.Enum):
     NONE = "none"
     ELASTIC = "elastic"  # those whose number of executors changes anyway
     EXECUTORS = "executors"  # then also those with a fixed number of executors, if their priority is lower
+    JOBS = "jobs"  # then also jobs of a lower priority as a whole: they wait until slots are free
+
+    @property
+    def takes_from_fixed(self) -> bool:
+        """True if jobs with a fixed number of executors give some of them back."""
+        return self in (Preemption.EXECUTORS, Preemption.JOBS)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.req("RES-6")
 
 
 def noted(notes: JobNotes, ceiling: int | None, attempt: int = 1) -> list[str]:
-    reclaim = None if ceiling is None else Reclaim(ceiling=ceiling, reason="job 7 waits")
+    reclaim = None if ceiling is None else Reclaim(ceiling=ceiling, reason="job 7 waits", whole=not ceiling)
     status = JobMasterStatus(sequence=1, requirements=(), executors=(), reclaim=reclaim)
     found = list(notes.reported(attempt, status, 0))
     return [each.message for each in found if each.what == What.SLOTS_RECLAIMED]
@@ -28,6 +28,13 @@ def test_each_further_loss_is_noted_with_its_reason() -> None:
     assert noted(notes, 1) == ["the job gives slots back and keeps 1 executor: job 7 waits"]
     assert noted(notes, None) == []
     assert noted(notes, 1) == ["the job gives slots back and keeps 1 executor: job 7 waits"]
+
+
+def test_a_job_that_is_put_back_is_noted_as_such() -> None:
+    notes = JobNotes("job", 0, 0)
+    assert noted(notes, 1) == ["the job gives slots back and keeps 1 executor: job 7 waits"]
+    assert noted(notes, 0) == ["the job is put back to waiting, and gives all its slots back: job 7 waits"]
+    assert noted(notes, 0) == []
 
 
 def test_what_an_earlier_leader_has_noted_is_not_noted_again() -> None:

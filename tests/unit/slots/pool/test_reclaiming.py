@@ -23,6 +23,17 @@ from tests.unit.slots.pool.test_elastic import declared, elastic, offer, saw
 pytestmark = pytest.mark.req("RES-6")
 
 
+def fixed(count: int) -> SlotPool:
+    """An application with a fixed number of executors, all of which run."""
+    pool = SlotPool(LIMITS)
+    requirement = SlotRequirement(count=count, profile=SMALL, runtime=RUNTIME)
+    pool.handle(ApplicationStarted(requirement, decommissions=True), 0.0)
+    for number in range(count):
+        offer(pool, number, now=0.1)
+    saw(pool, *range(count), now=0.2)
+    return pool
+
+
 def ceiling(pool: SlotPool, count: int | None, *, now: float) -> list[PoolEffect]:
     order = None if count is None else Reclaim(ceiling=count, reason="job 7 waits")
     return pool.handle(CeilingSet(order), now)
@@ -71,6 +82,23 @@ def test_the_last_executor_stays() -> None:
     assert (leaving(pool), pool.state.staying) == (["1"], 1)
 
 
+def test_an_attempt_that_is_put_back_keeps_no_slot_and_waits_without_a_limit() -> None:
+    pool = fixed(2)
+    effects = pool.handle(CeilingSet(Reclaim(ceiling=0, reason="job 7 waits", whole=True)), 1.0)
+    assert BeatNow() in effects, "no other executor can take over, so they do not wait for one"
+    assert (leaving(pool), decommissioned(pool)) == (["0", "1"], {"al0", "al1"})
+    assert (declared(pool), pool.state.waiting(1.0)) == (0, "2 slots are given back to others: job 7 waits")
+    for number in (0, 1):
+        pool.handle(ExecutorExited(AllocationId(f"al{number}"), ExecutorId(str(number)), 0, ""), 5.0)
+    pool.check_invariants()
+    assert not offer(pool, 3, now=6.0)
+    ceiling(pool, None, now=7.0)
+    assert declared(pool) == 2
+    assert not pool.handle(Tick(), 7.0 + 10 * LIMITS.request_timeout), "it was running, so it does not fail now"
+    assert offer(pool, 4, now=9000.0)
+    pool.check_invariants()
+
+
 def test_a_ceiling_that_is_lifted_in_time_takes_nothing() -> None:
     pool = elastic(2, registered=2)
     pool.state.held[AllocationId("al0")].executor.takes_blocks = False  # nobody can take over yet
@@ -112,12 +140,7 @@ def test_whose_executors_cannot_hand_over_gives_nothing_back() -> None:
 
 
 def test_a_fixed_number_gives_back_in_the_same_way() -> None:
-    pool = SlotPool(LIMITS)
-    requirement = SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME)
-    pool.handle(ApplicationStarted(requirement, decommissions=True), 0.0)
-    offer(pool, 0, now=0.1)
-    offer(pool, 1, now=0.1)
-    saw(pool, 0, 1, now=0.2)
+    pool = fixed(2)
     ceiling(pool, 1, now=1.0)
     assert (leaving(pool), declared(pool)) == (["1"], 1)
     pool.check_invariants()

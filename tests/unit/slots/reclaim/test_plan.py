@@ -9,7 +9,8 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.reclaim.plan import JobStanding, ReclaimPlan, SlotSize, plan
+from emberkeep.slots.reclaim.plan import plan
+from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms
 
 pytestmark = pytest.mark.req("RES-5")
@@ -35,6 +36,10 @@ def made(
     free: int = 0,
 ) -> ReclaimPlan:
     return plan(jobs, ReclaimTerms(guarantees or {}, maximum, preemption), lambda _: free)
+
+
+def jobs_put_back(*jobs: JobStanding, guarantees: Mapping[str, int] | None = None) -> ReclaimPlan:
+    return made(*jobs, guarantees=guarantees, preemption=Preemption.JOBS)
 
 
 def ceilings(found: ReclaimPlan) -> dict[str, int]:
@@ -185,6 +190,53 @@ class TestFixedNumbers:
     def test_nobody_gives_back_where_preemption_is_off(self) -> None:
         borrower = elastic("borrower", 1, staying=4)
         assert made(borrower, self.WAITER, guarantees={"b": 5}, preemption=Preemption.NONE) == ReclaimPlan()
+
+
+class TestWholeJobs:
+    """They are put back to waiting if nothing else is enough."""
+
+    def test_the_lowest_priority_is_put_back_once_all_have_only_their_minimum(self) -> None:
+        low, lowest = (
+            elastic(name, 1, staying=2, priority=priority) for name, priority in (("low", -1), ("least", -2))
+        )
+        equal = elastic("equal", 3, staying=2)
+        found = jobs_put_back(low, lowest, equal, job("waiter", 9, namespace="b", missing=4), guarantees={"b": 4})
+        assert ceilings(found) == {"low": 1, "least": 0, "equal": 1}
+        assert [name for name, order in found.ceilings.items() if order.whole] == ["least"]
+        assert found.claims == {"waiter": 4}
+
+    def test_no_job_is_put_back_unless_the_settings_say_so(self) -> None:
+        fixed = job("fixed", 1, staying=1, least=1, priority=-100)
+        waiter = job("waiter", 9, namespace="b", missing=1)
+        assert made(fixed, waiter, guarantees={"b": 1}, preemption=Preemption.EXECUTORS) == ReclaimPlan()
+        assert ceilings(jobs_put_back(fixed, waiter, guarantees={"b": 1})) == {"fixed": 0}
+
+    def test_a_gang_is_put_back_as_a_whole_or_not_at_all(self) -> None:
+        gang = job("gang", 1, namespace="a", staying=3, least=1, gang=True, priority=-100)
+        waiter = job("waiter", 9, namespace="b", missing=1)
+        found = jobs_put_back(gang, waiter, guarantees={"b": 1})
+        assert (ceilings(found), found.claims) == ({"gang": 0}, {"waiter": 1})
+        assert jobs_put_back(gang, waiter, guarantees={"a": 1, "b": 1}) == ReclaimPlan(), "it needs its guarantee"
+
+    def test_a_gang_that_leaves_is_not_called_back_for_what_is_too_much(self) -> None:
+        gang = job("gang", 1, leaving=3, least=1, gang=True, priority=-100, capped=True, put_back=True)
+        waiter = job("waiter", 9, namespace="b", missing=1)
+        found = jobs_put_back(gang, waiter, guarantees={"b": 1})
+        assert found.ceilings[JobId("gang")].whole
+        assert found.taken == {}
+
+    def test_within_a_namespace_only_a_job_without_any_slot_has_others_put_back(self) -> None:
+        """Otherwise the other one would come first for its first slot, and slots would go to and fro."""
+        low = job("low", 1, namespace="a", staying=1, least=1)
+        first = job("high", 2, namespace="a", priority=100, missing=1)
+        assert ceilings(jobs_put_back(low, first)) == {"low": 0}
+        assert jobs_put_back(low, job("high", 2, namespace="a", priority=100, missing=1, staying=1)) == ReclaimPlan()
+
+    @pytest.mark.parametrize("facts", [{"priority": 0}, {"least": 0}, {"spared": True}])
+    def test_some_jobs_are_never_put_back(self, facts: Mapping[str, Any]) -> None:
+        """One of equal priority, one whose executors cannot hand over, and one that was put back a short time ago."""
+        low = job("low", 1, **{"staying": 1, "least": 1, "priority": -100, **facts})
+        assert jobs_put_back(low, job("waiter", 9, namespace="b", missing=1), guarantees={"b": 1}) == ReclaimPlan()
 
 
 class TestGangs:

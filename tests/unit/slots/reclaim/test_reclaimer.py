@@ -10,8 +10,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.slots.ledger import Gives
 from emberkeep.slots.model import Allocation, Reclaim
 from emberkeep.slots.namespace_quotas import NamespaceLimits
-from emberkeep.slots.reclaim.reclaimer import LACKS_FOR
-from emberkeep.slots.reclaim.terms import ReclaimTerms
+from emberkeep.slots.reclaim.reclaimer import LACKS_FOR, SPARED_FOR
+from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms
 from emberkeep.slots.registered_task_managers import SilenceLimits
 from emberkeep.slots.slot_manager import SlotManager
 from tests.unit.slots.test_slot_manager import LARGE, LOST_AFTER, ORPHAN, PATIENCE, PENDING, Rig, per_job
@@ -22,14 +22,19 @@ pytestmark = pytest.mark.req("RES-5")
 class World(Rig):
     """A task manager with four slots, and a leader that has had time to settle."""
 
-    def __init__(self, guarantees: Mapping[str, int], quotas: NamespaceLimits | None = None) -> None:
+    def __init__(
+        self,
+        guarantees: Mapping[str, int],
+        quotas: NamespaceLimits | None = None,
+        preemption: Preemption = Preemption.ELASTIC,
+    ) -> None:
         super().__init__()
         self.slots = SlotManager(
             SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN),
             pending_timeout=PENDING,
             patience=PATIENCE,
             quotas=quotas,
-            reclaim=ReclaimTerms(guarantees, 0 if quotas is None else quotas.slots),
+            reclaim=ReclaimTerms(guarantees, 0 if quotas is None else quotas.slots, preemption),
         )
         self.tm = self.add("tm-1")
         self.held: list[Allocation] = []
@@ -199,3 +204,38 @@ def test_an_attempt_that_is_over_gives_nothing_back() -> None:
     assert world.ceiling(borrower) is None
     world.says(borrower)
     assert world.slots.jobs.by_id[borrower].gives == Gives(), "a late report of the earlier attempt"
+
+
+def test_a_job_that_was_put_back_waits_then_gets_slots_again_and_keeps_them_for_a_while() -> None:
+    world = World({}, preemption=Preemption.JOBS)
+    low = world.borrower(4, namespace="a", least=4)
+    high = world.job(4, namespace="a", priority=100, gang=True)
+    assert world.matched() == {}
+    world.pass_time(LACKS_FOR)
+    order = world.slots.reclaimer.order_for(low)
+    assert order == Reclaim(ceiling=0, reason=f"job {high} has a higher priority (100), and waits", whole=True)
+    world.want(low, 0)
+    world.says(low, least=4, leaving=4, follows=order)
+    for left in (2, 0):
+        world.frees(low, 2)
+        assert world.matched() == ({high: 4} if left == 0 else {}), "the gang has the slots kept until all are free"
+        world.says(low, least=4, leaving=left, follows=order)
+        world.pass_time(0.5)
+    assert world.ceiling(low) is None
+    world.want(low, 4)
+    for _ in range(5):
+        assert world.matched() == {}
+        world.pass_time(100.0)
+        assert (world.ceiling(low), world.ceiling(high)) == (None, None), "nothing goes to and fro"
+
+    world.slots.jobs.remove(high)
+    world.held.clear()
+    world.pass_time(1.0)
+    assert world.matched() == {low: 4}
+    world.says(low, least=4)
+    world.job(4, namespace="a", priority=100, gang=True)
+    assert world.matched() == {}
+    world.pass_time(SPARED_FOR - 10.0)
+    assert world.ceiling(low) is None, "it has been put back once, and is spared now"
+    world.pass_time(20.0)
+    assert world.ceiling(low) == 0
