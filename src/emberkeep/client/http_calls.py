@@ -207,18 +207,23 @@ class HttpCalls:
         Redirects are of no use here, because aiohttp would drop the token: find the leader by another call before.
         """
         assert self._session is not None, "open() comes first"  # noqa: S101
+        url = self._base + API_PREFIX + path
         try:
             return await self._session.ws_connect(
-                self._base + API_PREFIX + path,
+                url,
                 heartbeat=HEARTBEAT,
                 max_msg_size=2 * CHUNK,
                 timeout=aiohttp.ClientWSTimeout(ws_close=_CONNECT_TIMEOUT),
             )
         except aiohttp.WSServerHandshakeError as error:
-            message = f"the JobManager refuses the WebSocket (HTTP status {error.status})"
-            raise _error(error.status, message, None, None) from None
+            refusal = error.status
         except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(self._endpoint, error) from error
+        # aiohttp does not read why a WebSocket is refused. A plain request is refused for the same reason, if for any.
+        answer = await self._send(url, Request("GET", path), Tries())
+        if answer.status == refusal:
+            _raise(answer, "GET", url)
+        raise _error(refusal, f"the JobManager refuses the WebSocket (HTTP status {refusal})", None, None)
 
 
 def decode(answer: HttpReply, kind: type[T]) -> T:

@@ -20,10 +20,12 @@ from emberkeep.base.tunnels import CHUNK
 from emberkeep.client.doors import connect_address
 from emberkeep.client.doors.connect_address import ConnectAddress, first_token
 from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_view
 from tests.unit.rest.server import TOKEN, Site, running_site
+from tests.unit.security.callers.test_owners_and_namespaces import TokenPerName, owned
 
 JOB = JobId("c1" + "0" * 30)
 KEY = "the-server's-token"
@@ -130,6 +132,17 @@ async def test_other_jobs_ended_jobs_and_unknown_jobs_are_told_apart(tmp_path: P
             await client.connect.tunnel(JobId("d" * 32))
         plain = await site.get(f"/v1/jobs/{JOB}/connect")
         assert (plain.status, plain.problem().detail) == (400, "this resource is a WebSocket")
+
+
+async def test_the_server_of_another_submitter_is_refused_with_the_reason(tmp_path: Path) -> None:
+    gateway = FakeGateway()
+    gateway.add(owned(JOB, "connect", "alice", ""))
+    async with (
+        running_site(tmp_path, gateway, tokens=TokenPerName()) as site,
+        RestClient(Endpoint(site.base, "token-of-carol"), patience=0.0) as client,
+    ):
+        with pytest.raises(NotAuthorised, match=f"job {JOB} was submitted by 'alice'; 'carol' has the role submitter"):
+            await client.connect.tunnel(JOB)
 
 
 async def test_a_client_that_stays_does_not_hold_up_the_end_of_its_driver(tmp_path: Path) -> None:
