@@ -25,6 +25,7 @@ from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDe
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
@@ -33,6 +34,7 @@ from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from tests.support.simulator.elastic.allocation import IDLE_TIMEOUT, SimAllocation
+from tests.support.simulator.elastic.load import Load, LoadedQuery
 from tests.support.simulator.machines import Machines, Process
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -74,6 +76,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     priority: int = 0
     namespace: str = ""
     gang: bool = False  # it gets all executors at once or none
+    load: Load | None = None  # of a stream whose number of executors follows it
     steady: bool = False  # with dynamic allocation, it always wants the most executors
     lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
     mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up
@@ -137,6 +140,7 @@ class SimSpark:
         self.failure: AttemptOutcome | None = None
         self.cordoned: frozenset[ExecutorId] = frozenset()
         self.allocation: SimAllocation | None = None  # of the application, if its number of executors changes
+        self.query: LoadedQuery | None = None  # of the application, if its load is known
         self.streams = False  # each view commits a micro-batch, while there is an executor
         self.lease: AttemptLease | None = None  # of a stream
         self.stopped = False  # the stream is stopped between two micro-batches
@@ -163,7 +167,14 @@ class SimSpark:
             queries=(STREAM,) if self.streams and not self.stopped else (),
             work=AttemptWork(active_stages=1, active_tasks=len(self.executors)),
             commits=(self._truth.commit(own.job_id, own.attempt),) if commits and isinstance(own, DriverKey) else (),
+            reports=self._ended_batches(),
         )
+
+    def _ended_batches(self) -> tuple[ProgressRecord, ...]:
+        if self.query is None:
+            return ()
+        working = len(self.executors.keys() - self.cordoned)
+        return self.query.ended(self._machines.loop.time(), working, self.process.machine.clock.now_ms())
 
     async def _may_commit(self, own: DriverKey) -> bool:
         """True if a batch that ends now may be committed, as in the real driver: see ``MarkWatch``."""
@@ -462,24 +473,33 @@ class DriverWork:
         self.service.master.application_started(self.spark.application)
 
     def _dynamic(self) -> DynamicAllocation | None:
+        if self.script.load is not None:
+            settings = self.script.load.autoscale
+            return DynamicAllocation(
+                minimum=settings.minimum, maximum=settings.maximum, idle_timeout=IDLE_TIMEOUT, autoscale=settings
+            )
         if not self.script.dynamic:
             return None
         return DynamicAllocation(minimum=0, maximum=self.script.executors, idle_timeout=IDLE_TIMEOUT)
 
     def _allocate(self) -> None:
         """Let Spark change the number of executors until the application stops."""
-        if self.script.dynamic:
+        if self.script.dynamic or self.script.load is not None:
             least = self.script.executors if self.script.steady else 1 if self.script.seconds is None else 0
             spark = self.spark
             spark.allocation = SimAllocation(
                 least, self.script.executors, spark.executors, lambda: spark.cordoned, self.machines, self.system.rng
             )
-            self._allocating = asyncio.create_task(spark.allocation.run(), name="allocation")
+            if self.script.load is not None:
+                spark.query = LoadedQuery(self.script.load, self.machines.loop.time())
+            else:
+                self._allocating = asyncio.create_task(spark.allocation.run(), name="allocation")
 
     def _stop_application(self) -> None:
         if self._allocating is not None:
             self._allocating.cancel()
-            self._allocating = self.spark.allocation = None
+            self._allocating = None
+        self.spark.allocation = self.spark.query = None
         if self.spark.application is None:
             return
         self.sparks.pop(self.spark.application.driver_url, None)

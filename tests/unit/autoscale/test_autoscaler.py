@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 
 import pytest
 
 from emberkeep.autoscale.machine import Autoscaler
 from emberkeep.autoscale.model import BatchFacts
+from tests.unit.autoscale.recorded_day import DEPARTURES, rate_at
 from tests.unit.autoscale.simulated_stream import MINUTE, SETTINGS, SimulatedStream
 
 HOUR = 60 * MINUTE
@@ -143,3 +145,14 @@ def test_a_day_of_load_needs_few_changes_and_few_executors(seed: int) -> None:
     assert stream.worst_backlog_seconds < 120
     assert len(stream.changes) <= 30
     assert stream.executor_ms / (24 * HOUR) < 0.7 * 8, "a fixed number for the peak would be 8"
+
+
+def test_a_recorded_day_needs_few_changes_and_few_executors() -> None:
+    stream = SimulatedStream(lambda ms: rate_at(ms / (24 * HOUR), rows=200.0))
+    stream.run(24 * HOUR)
+    assert stream.worst_backlog_seconds < 120
+    assert len(stream.changes) <= len(DEPARTURES) // 2, "the load itself changes twice as often"
+    assert stream.executor_ms / (24 * HOUR) < 0.75 * 7, "a fixed number for the peak would be 7"
+    for (before_at, before), (at, after) in pairwise(stream.changes):
+        pause = SETTINGS.up_pause_ms if after.count > before.count else SETTINGS.down_pause_ms
+        assert at - before_at >= pause
