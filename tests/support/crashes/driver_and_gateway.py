@@ -46,7 +46,7 @@ class DriverAndGateway:
         journal = FileRenameJournal(roots[NODE] / "renames", lambda: 1)
         gateway = StateGateway(
             copies,
-            lambda root, _=None: DirectoryState(Path(root)),
+            lambda root, _: DirectoryState(Path(root)),
             lambda _: str(place),
             journal,
             TemporarySpool,

@@ -85,7 +85,8 @@ class _Observer:
         disk = self._of_path(path, dir_fd)
         if disk is None:
             return int(_SYSTEM["open"](path, flags, mode, dir_fd=dir_fd))
-        return self._step(lambda: disk.open_new(os.fspath(path), flags, mode, directory=dir_fd))
+        opened: int = self._step(lambda: disk.open_new(os.fspath(path), flags, mode, directory=dir_fd))
+        return opened
 
     def write(self, fd: int, data: Any) -> int:
         return self._write(fd, bytes(data), None) if self._of_file(fd) else int(_SYSTEM["write"](fd, data))
