@@ -1,6 +1,6 @@
 """``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
-python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes
+python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes,spark
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json
 python -m campaign --replay .campaign/1/processes/history-12.json
 """
@@ -19,10 +19,11 @@ from campaign.crashes import level as crashes
 from campaign.playing import play_world
 from campaign.processes import level as processes
 from campaign.progress import ROOT, Progress, load, revision_of_code, save
+from campaign.spark import level as spark
 from campaign.world import read
 from emberkeep.base.errors import EmberkeepError
 
-LEVELS = ("crashes", "simulation", "planted", "processes")
+LEVELS = ("crashes", "simulation", "planted", "processes", "spark")
 STATES = ROOT / ".campaign"
 EVENTS = 60
 
@@ -58,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="with --replay: print all events")
     options = parser.parse_args(arguments)
     if options.replay is not None:
+        if options.replay.parent.name == "spark":
+            return spark.replay(options.replay, say, verbose=options.verbose)
         if options.replay.name.startswith("history-"):
             return processes.replay(options.replay, say, verbose=options.verbose)
         return replay(options.replay, verbose=options.verbose)
@@ -102,6 +105,20 @@ def play_crashes(progress: Progress, state: Path, until: float, processes: int) 
     return bool(progress.crashes.failures)
 
 
+def play_spark(progress: Progress, state: Path, until: float) -> bool:
+    """Play histories of real PySpark. Return True if one has failed."""
+    revision = revision_of_code()
+    if revision not in progress.spark.revisions:
+        progress.spark.revisions.append(revision)
+    before = len(progress.spark.failures)
+
+    def took() -> None:
+        save(state, progress)
+
+    asyncio.run(spark.run(progress.spark, progress.seed, state.parent / "spark", until, say, took))
+    return len(progress.spark.failures) > before
+
+
 def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
     """Play the levels in order, each until the time is over, and write the report."""
     state, failed = place / "progress.json", False
@@ -122,6 +139,8 @@ def play(options: argparse.Namespace, levels: list[str], until: float, place: Pa
         failed = failed or bool(progress.failures)
     if "processes" in levels:
         failed = play_processes(progress, state, until) or failed
+    if "spark" in levels:
+        failed = play_spark(progress, state, until) or failed
     command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"
     written = report.write(place / "report", progress, command)
     say(f"report: {written}")

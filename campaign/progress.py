@@ -13,6 +13,7 @@ from campaign.coverage import Triple, rarest
 from campaign.crashes.figures import CrashFigures
 from campaign.playing import Played
 from campaign.processes.figures import ProcessFigures
+from campaign.spark.figures import SparkFigures
 from campaign.swarm import KINDS
 from campaign.world import World
 from emberkeep.base.files.durable import write_file
@@ -119,6 +120,7 @@ class Progress(msgspec.Struct, kw_only=True):
     hunts: dict[str, Hunt] = {}  # the newest for each planted bug
     real: ProcessFigures = msgspec.field(default_factory=ProcessFigures)  # of the level ``processes``
     crashes: CrashFigures = msgspec.field(default_factory=CrashFigures)
+    spark: SparkFigures = msgspec.field(default_factory=SparkFigures)  # of the level ``spark``
 
     def took(self, figures: Figures) -> None:
         """Add the figures of the next world. At the end of a round, favour what was reached least."""

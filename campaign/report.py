@@ -14,6 +14,7 @@ from campaign.coverage import RULES, STATES, never, pairs
 from campaign.crashes import report as crashes
 from campaign.processes import report as processes
 from campaign.progress import Figures, Hunt, Progress
+from campaign.spark import report as spark
 from campaign.swarm import KINDS
 from campaign.tables import by_name, counts, distribution, table
 
@@ -36,6 +37,9 @@ def write(folder: Path, progress: Progress, command: str) -> Path:
     if progress.real.histories:
         data["processes"] = processes.data(progress.real)
         lines += processes.section(progress.real, progress.seed)
+    if progress.spark.histories:
+        data["spark"] = spark.data(progress.spark)
+        lines += spark.section(progress.spark, progress.seed)
     if hunts:
         data["planted"] = msgspec.to_builtins(hunts)
         lines += _planted(hunts)

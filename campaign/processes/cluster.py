@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,9 +28,12 @@ from emberkeep.client.clusters.zookeeper_ensemble import (
 HOST = "127.0.0.1"
 LEASE = 6.0  # seconds
 START_SECONDS = 120.0
-_SETTINGS = {
+_NO_SETTINGS: Mapping[str, str] = {}
+_REPLICATED = {
     "high-availability.type": "zookeeper",
     "high-availability.zookeeper.client.session-timeout": "4s",
+}
+_SETTINGS = {
     "heartbeat.interval": "500ms",
     "heartbeat.timeout": "4s",
     "job.driver.lease-timeout": f"{LEASE:g}s",
@@ -66,16 +70,30 @@ class Member:
 
 
 class RealCluster:
-    """Use as ``async with``: all members run then. ``directory`` is its own, and is kept afterwards."""
+    """Use as ``async with``: all members run then. ``directory`` is its own, and is kept afterwards.
 
-    def __init__(self, directory: Path, *, job_managers: int = 3, task_managers: int = 3, zookeepers: int = 1) -> None:
+    ``zookeepers``: 0 for a job store in SQLite, with one JobManager. ``settings``: of all members.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        job_managers: int = 3,
+        task_managers: int = 3,
+        zookeepers: int = 1,
+        settings: Mapping[str, str] = _NO_SETTINGS,
+    ) -> None:
         self.directory = directory
         self.state = directory / "state"
         servers = plan_ensemble(directory / "zookeeper", zookeepers)
         self._servers = servers
-        self._all = {**_SETTINGS, "emberkeep.state-dir": str(self.state)}
-        self._all["high-availability.zookeeper.quorum"] = quorum_of(servers)
+        self._all = {**_SETTINGS, "emberkeep.state-dir": str(self.state), **settings}
+        if servers:
+            self._all |= {**_REPLICATED, "high-availability.zookeeper.quorum": quorum_of(servers)}
         self.ports = _free_ports(job_managers)
+        if not servers:  # nothing else says where the JobManager is
+            self._all["jobmanager.rpc.address"] = f"{HOST}:{self.ports[0]}"
         self.zookeepers = [Member(f"zk-{server.number}", "zookeeper", server=server) for server in servers]
         self.job_managers = [
             Member(f"jm-{number}", "jobmanager", {"jobmanager.resource-id": f"jm-{number}", "rest.port": str(port)})
@@ -85,7 +103,11 @@ class RealCluster:
             Member(
                 f"tm-{number}",
                 "taskmanager",
-                {**_TASK_MANAGER, "taskmanager.resource-id": f"tm-{number}", TASK_MANAGER_NODE.key: f"node-{number}"},
+                {
+                    **{key: value for key, value in _TASK_MANAGER.items() if key not in settings},
+                    "taskmanager.resource-id": f"tm-{number}",
+                    TASK_MANAGER_NODE.key: f"node-{number}",
+                },
             )
             for number in range(1, task_managers + 1)
         ]
