@@ -95,7 +95,7 @@ CAMPAIGN ?= $(shell date +%s)
 # In which order integration tests begin: any text.
 ORDER ?= $(CAMPAIGN)
 # After so many minutes no further test begins; 0 sets no bound.
-MINUTES ?= 22
+MINUTES ?= 25
 .PHONY: test-long
 test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.integration.commands import Ended
 from tests.integration.conditions import until
+from tests.integration.hosts import requirements as hosts
 from tests.integration.hosts.namespaces import Namespaces
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -32,7 +33,14 @@ def why_not() -> str:
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing or not Path("/lib/systemd/systemd").exists():
         return f"a systemd in namespaces needs {', '.join(missing) or 'systemd'}"
-    return ""
+    groups = ControlGroups(f"emberkeep-test-{secrets.token_hex(6)}")
+    try:
+        groups.make()
+    except OSError as error:
+        return f"a systemd in namespaces needs control groups of its own: {error}"
+    finally:
+        groups.remove()
+    return hosts.why_not()
 
 
 def hidden_programs() -> list[Path]:
