@@ -27,6 +27,7 @@ def logs_with(text: str, below: Path) -> list[Path]:
     return [path for path in files_below(below) if text in path.read_text(errors="replace")]
 
 
+@pytest.mark.long
 def test_logs_outlive_a_killed_command_for_a_day_and_go_with_a_later_run(shell: Shell, tmp_path: Path) -> None:
     storage = tmp_path / "shared"
     storage.mkdir()

@@ -66,6 +66,7 @@ def processes(job: JobDetailsInfo) -> tuple[int, dict[str, int]]:
     return job.emberkeep.driver.pid, {executor.id: executor.pid for executor in job.emberkeep.executors}
 
 
+@pytest.mark.long
 @pytest.mark.req("SAFE-17", "LOC-1", "LOC-11")
 def test_what_runs_on_a_task_manager_goes_on_when_its_host_name_changes(cluster: Cluster) -> None:
     place = cluster.shell.directory / "place"
