@@ -76,11 +76,16 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+def note_revision(revisions: list[str]) -> None:
+    """Add the version of the code that plays now."""
+    revision = revision_of_code()
+    if revision not in revisions:
+        revisions.append(revision)
+
+
 def play_processes(progress: Progress, state: Path, until: float) -> bool:
     """Play histories of real processes. Return True if one has failed."""
-    revision = revision_of_code()
-    if revision not in progress.real.revisions:
-        progress.real.revisions.append(revision)
+    note_revision(progress.real.revisions)
     before = len(progress.real.failures)
 
     def took() -> bool:
@@ -98,18 +103,14 @@ def play_processes(progress: Progress, state: Path, until: float) -> bool:
 
 def play_crashes(progress: Progress, state: Path, until: float, processes: int) -> bool:
     """Try crash points. Return True if one has failed."""
-    revision = revision_of_code()
-    if revision not in progress.crashes.revisions:
-        progress.crashes.revisions.append(revision)
+    note_revision(progress.crashes.revisions)
     crashes.run(progress.crashes, progress.seed, until, processes, say, lambda: save(state, progress))
     return bool(progress.crashes.failures)
 
 
 def play_spark(progress: Progress, state: Path, until: float) -> bool:
     """Play histories of real PySpark. Return True if one has failed."""
-    revision = revision_of_code()
-    if revision not in progress.spark.revisions:
-        progress.spark.revisions.append(revision)
+    note_revision(progress.spark.revisions)
     before = len(progress.spark.failures)
 
     def took() -> None:

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from campaign.kept import write_record
 from campaign.processes.cluster import RealCluster
 from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory, ProcessFigures
 from campaign.processes.history import play_history
 from campaign.processes.plan import HistoryPlan, draw_plan
-from campaign.processes.record import HistoryRecord, judge_record, read_record, write_record
+from campaign.processes.record import HistoryRecord, judge_record, read_record
 
 HISTORY_SECONDS = 40.0
 FAULTS_PER_SECOND = 3.0

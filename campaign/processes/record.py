@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from campaign.kept import read_kept
 from campaign.linearizability.blocklist import BlocklistModel, with_expiries
 from campaign.linearizability.checker import Outcome, Verdict, check
 from campaign.linearizability.history import Operation
@@ -15,7 +16,6 @@ from campaign.linearizability.job_store import JobStoreModel
 from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.strikes import Strike
-from emberkeep.base.files.durable import write_file
 
 VERSION = 1
 
@@ -99,17 +99,6 @@ def counted(record: HistoryRecord) -> Counter[str]:
     return Counter(strike.kind for strike in record.strikes)
 
 
-def write_record(path: Path, record: HistoryRecord) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-
-
 def read_record(path: Path) -> HistoryRecord:
     """Read a kept history. Raises ValueError that names the file if it is damaged or of another version."""
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=HistoryRecord)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"{path} is no history of version {VERSION}: {error}") from error
-    if record.version != VERSION:
-        raise ValueError(f"{path} has version {record.version}, this checkout reads version {VERSION}")
-    return record
+    return read_kept(path, HistoryRecord, VERSION)

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from campaign.kept import write_record
 from campaign.spark.figures import SparkFigures
 from campaign.spark.history import play_history
 from campaign.spark.plan import HistoryPlan, draw_plan
-from campaign.spark.record import HistoryRecord, compare_all, read_record, write_record
+from campaign.spark.record import HistoryRecord, compare_all, read_record
 
 FAILURES_AT_MOST = 10
 Shown = Callable[[str], None]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from campaign.kept import read_kept
 from campaign.spark.outputs import Comparison, compare_batch, compare_query
 from campaign.spark.plan import HistoryPlan
 from campaign.spark.strikes import Strike
-from emberkeep.base.files.durable import write_file
 
 VERSION = 1
 
@@ -54,17 +54,6 @@ def compare_all(place: Path, plan: HistoryPlan, batches: tuple[str, ...]) -> tup
     return tuple(found)
 
 
-def write_record(path: Path, record: HistoryRecord) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-
-
 def read_record(path: Path) -> HistoryRecord:
     """Read a kept history. Raises ValueError that names the file if it is damaged or of another version."""
-    try:
-        record = msgspec.json.decode(path.read_bytes(), type=HistoryRecord)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"{path} is no history of version {VERSION}: {error}") from error
-    if record.version != VERSION:
-        raise ValueError(f"{path} has version {record.version}, this checkout reads version {VERSION}")
-    return record
+    return read_kept(path, HistoryRecord, VERSION)

@@ -8,12 +8,13 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Damaged
+from emberkeep.base.files.compressed import decompress
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.usage.histories import KeptHistories
 from emberkeep.usage.history import is_well_formed
 
 KIND, VERSION = "usage-history", 1
-MOST_BYTES = 64 * 1024**2  # uncompressed: a few bytes can be compressed from any number
+MOST_BYTES = 64 * 1024**2  # uncompressed
 
 
 def encode_usage(histories: KeptHistories) -> bytes:
@@ -24,13 +25,10 @@ def encode_usage(histories: KeptHistories) -> bytes:
 def decode_usage(data: bytes, *, where: str) -> KeptHistories:
     """Return the histories in a record. Raises Damaged, NewerFormat, Fatal, each naming ``where``."""
     payload = decode_record(data, KIND, VERSION, where=where)
+    text = decompress(payload, MOST_BYTES, where=where)
     try:
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(payload, MOST_BYTES)
-        if not unpacking.eof:
-            raise Damaged(f"{where}: it has more than {MOST_BYTES // 1024**2} MiB, or ends too early")
         written = from_json(text, KeptHistories)
-    except (zlib.error, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         raise Damaged(f"{where}: not a history of task managers: {error}") from error
     if not all(is_well_formed(history.samples) for history in written.task_managers.values()):
         raise Damaged(f"{where}: samples are not in order")

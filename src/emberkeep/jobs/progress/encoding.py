@@ -10,11 +10,12 @@ import msgspec
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Damaged
+from emberkeep.base.files.compressed import decompress
 from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.jobs.progress.history import QueryHistory
 
 KIND, VERSION = "progress-history", 1
-MOST_BYTES = 64 * 1024**2  # uncompressed: a few bytes can be compressed from any number
+MOST_BYTES = 64 * 1024**2  # uncompressed
 
 
 class _Written(Compatible, frozen=True, kw_only=True):
@@ -29,12 +30,9 @@ def encode_history(queries: Iterable[QueryHistory]) -> bytes:
 def decode_history(data: bytes, *, where: str) -> tuple[QueryHistory, ...]:
     """Return the histories in a record. Raises Damaged, NewerFormat, Fatal, each naming ``where``."""
     payload = decode_record(data, KIND, VERSION, where=where)
+    text = decompress(payload, MOST_BYTES, where=where)
     try:
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(payload, MOST_BYTES)
-        if not unpacking.eof:
-            raise Damaged(f"{where}: it has more than {MOST_BYTES // 1024**2} MiB, or ends too early")
         written = from_json(text, _Written)
-    except (zlib.error, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         raise Damaged(f"{where}: not a progress history: {error}") from error
     return tuple(query for query in written.queries if query.records)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from campaign.kept import write_record
 from campaign.linearizability.blocklist import REFUSED
 from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import ABSENT
@@ -16,7 +17,7 @@ from campaign.processes.deeds import Deed, Ended, Rules
 from campaign.processes.figures import FailedHistory, ProcessFigures
 from campaign.processes.level import replay
 from campaign.processes.plan import KINDS, HistoryPlan, draw_plan
-from campaign.processes.record import HistoryRecord, judge_record, read_record, recoveries, write_record
+from campaign.processes.record import HistoryRecord, judge_record, read_record, recoveries
 from campaign.processes.strikes import Strike
 from campaign.progress import Progress
 from campaign.report import write

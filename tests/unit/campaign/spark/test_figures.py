@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from campaign.kept import write_record
 from campaign.progress import Progress
 from campaign.report import write
 from campaign.spark.figures import SparkFigures
 from campaign.spark.outputs import Comparison
 from campaign.spark.plan import draw_plan
-from campaign.spark.record import HistoryRecord, read_record, write_record
+from campaign.spark.record import HistoryRecord, read_record
 from campaign.spark.strikes import Strike
 
 
