@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.files.durable import sync_directory, write_file
+from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.rooted import RootedDirectories
 from emberkeep.chronicle.lines import decode_lines, encode_line, in_order, kept_lines
 from emberkeep.chronicle.occurrence import Occurrence
 
@@ -50,7 +51,7 @@ class ChronicleFiles:
         self._decoded: dict[Path, _Decoded] = {}  # the files that were read last, oldest first
         self._reading = threading.Lock()  # guards ``_decoded``
         self._torn: set[str] = set()  # streams whose last line may be incomplete
-        self._is_made = False  # the directories above those of streams, by this process
+        self._directories = RootedDirectories(root.parent.parent, root.parent, root)
         self._writing = threading.Lock()  # a write whose caller was cancelled may still run
 
     def append(self, job_id: str, occurrences: Sequence[Occurrence]) -> None:
@@ -86,25 +87,13 @@ class ChronicleFiles:
         """Begin this epoch's file with the newest lines of earlier epochs, then delete their files."""
         directory = self._root / stream
         if not directory.is_dir():
-            self._make(directory)
+            self._directories.make(directory)
         epochs = self._epochs(stream)
         before = [line for epoch in epochs for line in _content(self._path(stream, epoch)).splitlines()]
         self._replace(self._path(stream, self._epoch), [*before, *lines], most)
         for epoch in epochs:
             if epoch < self._epoch:
                 self._path(stream, epoch).unlink(missing_ok=True)
-
-    def _make(self, directory: Path) -> None:
-        """Make a stream's directory. Raises OSError if the chronicle's own is gone, as where a storage is unmounted.
-
-        The caller checks the storage before each write. So the next write may make all of them again.
-        """
-        above = () if self._is_made else (self._root.parent.parent, self._root.parent, self._root)
-        self._is_made = False
-        for missing in (*above, directory):
-            missing.mkdir(exist_ok=True, mode=0o700)
-            sync_directory(missing.parent)
-        self._is_made = True
 
     def _replace(self, path: Path, lines: Iterable[bytes], most: int) -> None:
         whole = [line.rstrip(b"\n") + b"\n" for line in lines if line.strip()]

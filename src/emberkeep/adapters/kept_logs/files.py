@@ -25,6 +25,7 @@ from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_pi
 from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory, names_if_there
+from emberkeep.base.files.rooted import RootedDirectories
 from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, PieceHeader, Position
 from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
@@ -86,7 +87,7 @@ class KeptLogFiles:
         self._sizes: dict[JobId, int] = {}  # what the segments of a job cost
         self._scans = Remembered[Scanned](_MOST_SCANNED)
         self._ends = Remembered[PieceHeader | None](_MOST_ENDS)
-        self._is_made = False  # ``root``, by this process
+        self._directories = RootedDirectories(root.parent, root)
         self._writing = threading.Lock()  # a write whose caller has given up may still run
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -137,22 +138,12 @@ class KeptLogFiles:
         self._sizes[key.job_id] += len(data) + (FILE_COST if is_new else 0)
 
     def _make(self, key: KeptLogKey) -> Path:
-        """Make a log's directory. Raises Unavailable, Fatal; also if ``root`` is gone, as where a storage is unmounted.
-
-        The caller checks the storage before each write. So the next write may make ``root`` again.
-        """
         directory = self._directory(key)
-        if is_directory(directory):
-            return directory
-        above = () if self._is_made else (self._root.parent, self._root)
-        self._is_made = False
-        try:
-            for missing in (*above, *reversed(directory.parents[:2]), directory):
-                missing.mkdir(exist_ok=True, mode=0o700)
-                sync_directory(missing.parent)
-        except OSError as error:
-            raise cannot_write(directory, error) from error
-        self._is_made = True
+        if not is_directory(directory):
+            try:
+                self._directories.make(*reversed(directory.parents[:2]), directory)
+            except OSError as error:
+                raise cannot_write(directory, error) from error
         return directory
 
     def prune(self, job_id: JobId, now_ms: int) -> None:
