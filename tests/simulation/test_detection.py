@@ -23,8 +23,9 @@ LIMITS = DetectionLimits(witnesses=3, max_share=0.2, window=600.0, proof=30.0, r
 STEP = 10.0  # seconds
 SECONDS = 1500.0  # of each history
 LEAVES, BLOCKED_LEAVES = 0.002, 0.05  # how likely a node leaves in a step
+NO_SPACE = "java.io.IOException: No space left on device"
 WORDS = {
-    Symptom.NO_SPACE: "java.io.IOException: No space left on device",
+    Symptom.READ_ONLY: "[Errno 30] Read-only file system: '/data'",
     Symptom.IO_ERROR: "OSError: [Errno 5] Input/output error: '/data'",
     Symptom.NOT_STARTED: "its start took too long",
 }
@@ -115,12 +116,12 @@ class World:
         if since > now:
             return None
         if job.fails_after is not None and now - since >= job.fails_after:
-            return WORDS[Symptom.NO_SPACE]  # the worst case: it looks like the node's fault
+            return WORDS[Symptom.IO_ERROR]  # the worst case: it looks like the node's fault
         if job.fills_after is not None and now - since >= job.fills_after:
             self.full[node] = now + self.lingers
         if self.full.get(node, -1.0) >= now and self.rng.random() < self.harm:
-            return WORDS[Symptom.NO_SPACE]
-        symptom, bad_since, chance = self.bad.get(node, (Symptom.NO_SPACE, float("inf"), 0.0))
+            return NO_SPACE
+        symptom, bad_since, chance = self.bad.get(node, (Symptom.IO_ERROR, float("inf"), 0.0))
         if now >= bad_since and self.rng.random() < chance:
             self.met.setdefault(node, set()).add(job.job_id)
             return WORDS[symptom]
@@ -144,7 +145,7 @@ def world_of(seed: int, *, bad: int, faulty: int = 0, fillers: int = 0) -> World
     """Jobs of three kinds: good ones, ``faulty`` ones and ``fillers``."""
     rng = random.Random(f"{seed}/{bad}/{faulty}")
     nodes = [f"node-{number}" for number in range(rng.randint(10, 40))]
-    troubles = [Symptom.NO_SPACE] if rng.random() < 0.3 else list(WORDS)
+    troubles = [Symptom.IO_ERROR] if rng.random() < 0.3 else list(WORDS)
     sick = {
         node: (rng.choice(troubles), rng.uniform(60.0, 600.0), rng.uniform(0.05, 0.9))
         for node in rng.sample(nodes, bad)
@@ -202,14 +203,14 @@ def test_most_bad_nodes_are_found_and_hardly_any_good_one_is_blocked() -> None:
 
 @pytest.mark.campaign
 @pytest.mark.req("BLK-19")
-def test_a_job_that_fills_one_disk_after_the_other_takes_few_good_nodes_with_it() -> None:
-    """Its victims are as good witnesses as there are. Until it has failed elsewhere too, nobody can know."""
+def test_a_job_that_fills_one_disk_after_the_other_takes_no_good_node_with_it() -> None:
+    """Its victims would be as good witnesses as there are, if a full disk counted."""
     tally = Tally()
     for seed in HISTORIES[: len(HISTORIES) // 2]:
         tally.run(world_of(seed, bad=seed % 3, fillers=1 + seed % 2))
     print(tally)
-    assert tally.found >= 0.5 * tally.shown, tally
-    assert tally.false <= tally.histories, tally
+    assert tally.found >= 0.8 * tally.shown, tally
+    assert tally.wronged <= tally.histories // 150, tally
 
 
 @pytest.mark.campaign

@@ -4,7 +4,8 @@ A node is suspected when executors or drivers of several jobs fail there with sy
 each of these jobs runs successfully on other nodes. Such a job is a *witness*.
 
 - A job that fails wherever it runs, or runs nowhere else, does not count as a witness: the job itself may be the cause.
-- Victims of another job do not count as witnesses: a job that fills disks or memory makes others fail wherever it runs.
+- A lack of disk space or memory is no symptom (``symptoms``): the victims of a job that fills disks work elsewhere, so
+  they would look like witnesses. Full disks are measured instead (``slots.restrictions``).
 - Failures from before a block, or from before an operator unblocked the node, do not count against the node.
 """
 
@@ -21,8 +22,6 @@ from emberkeep.blocklist.symptoms import Symptom
 JOBS_KEPT = 2000  # jobs with recent failures; beyond that, the job whose last failure is oldest is forgotten
 FAILURES_KEPT = 20  # for one job on one node, the newest ones
 _JOBS_NAMED = 5
-_LONG = 4  # a job has worked "for a long time" after this many times the proof that a witness needs
-_SHARED = (Symptom.NO_SPACE, Symptom.NO_MEMORY)  # symptoms that one greedy job can cause in others
 
 
 @dataclass(frozen=True)
@@ -57,12 +56,12 @@ class _Failures:
     """Failures of one job on one node.
 
     ``against``: failures that count against the node, oldest first. Cleared when the node is blocked or unblocked.
-    ``last``: time of the job's last failure there with each symptom. Not cleared then, because it is evidence about the
-    job: it shows on how many nodes the job fails, and with which symptoms.
+    ``last``: time of the job's last failure there. Not cleared then, because it is evidence about the job: it shows on
+    how many nodes the job fails.
     """
 
     against: list[tuple[float, Symptom]] = field(default_factory=list)
-    last: dict[Symptom, float] = field(default_factory=dict)
+    last: float = 0.0
 
 
 @dataclass
@@ -105,7 +104,7 @@ class FaultDetector:
         record.failed_at = now
         failures = record.failures.setdefault(node_id, _Failures())
         failures.against = [*failures.against, (now, symptom)][-FAILURES_KEPT:]
-        failures.last[symptom] = now
+        failures.last = now
         record.work.pop(node_id, None)
         while len(self._jobs) > JOBS_KEPT:
             del self._jobs[next(iter(self._jobs))]
@@ -160,61 +159,20 @@ class FaultDetector:
         return [Suspicion(node_id, self._cause(node_id, testimony[node_id])) for node_id in convicted[:room]]
 
     def _testimony(self, suspects: Collection[str]) -> dict[str, list[JobId]]:
-        """Return, for each suspect, the jobs that fail there, are not victims of another job, and work elsewhere."""
+        """Return, for each suspect, the jobs that fail there and work elsewhere."""
         credible = [job_id for job_id, record in self._jobs.items() if self._works_elsewhere(record)]
-        excused = self._excused(frozenset(credible))
-        return {
-            node_id: [
-                job_id
-                for job_id in credible
-                if any((node_id, symptom) not in excused for symptom in self._jobs[job_id].accuses(node_id))
-            ]
-            for node_id in suspects
-        }
-
-    def _excused(self, credible: frozenset[JobId]) -> set[tuple[str, Symptom]]:
-        """Return nodes and symptoms that do not count, because one greedy job may have made other jobs fail there.
-
-        A job counts as greedy with a symptom if both are true:
-
-        - On at least two nodes, so many other jobs fail with the symptom that together with this job they would suffice
-          for a block.
-        - On at least half of the nodes where this job fails with the symptom, some other job does too.
-
-        A job that has worked for a long time on more than twice as many nodes as it fails on is not greedy.
-        """
-        failed = Counter(
-            (node_id, symptom)
-            for job_id in credible
-            for node_id, failures in self._jobs[job_id].failures.items()
-            for symptom in failures.last
-        )
-        excused: set[tuple[str, Symptom]] = set()
-        for job_id, record in self._jobs.items():
-            if self._working(record, _LONG * self._limits.proof) > 2 * len(record.failures):
-                continue
-            itself = job_id in credible
-            for symptom in _SHARED:
-                others = {
-                    (node_id, symptom): failed[node_id, symptom] - itself
-                    for node_id, failures in record.failures.items()
-                    if symptom in failures.last
-                }
-                harmed = [place for place, count in others.items() if count >= self._limits.witnesses - 1]
-                if len(harmed) > 1 and 2 * sum(count > 0 for count in others.values()) >= len(others):
-                    excused.update(harmed)
-        return excused
+        return {node_id: [job_id for job_id in credible if self._jobs[job_id].accuses(node_id)] for node_id in suspects}
 
     def _works_elsewhere(self, record: _Record) -> bool:
-        """True if the job works on at least half as many nodes as it fails on."""
-        return 2 * self._working(record, self._limits.proof) >= len(record.failures)
+        """True if the job works on at least half as many nodes as it fails on.
 
-    def _working(self, record: _Record, seconds: float) -> int:
-        """Return on how many nodes the job works: without failures that count, for ``seconds`` or proven by success."""
-        return sum(
-            not record.accuses(node_id) and (work.proven or work.seen - work.since >= seconds)
+        It works on a node if it has no failures there that count, and has run for long enough or succeeded there.
+        """
+        working = sum(
+            not record.accuses(node_id) and (work.proven or work.seen - work.since >= self._limits.proof)
             for node_id, work in record.work.items()
         )
+        return 2 * working >= len(record.failures)
 
     def _cause(self, node_id: str, jobs: list[JobId]) -> str:
         symptoms = Counter(symptom.value for job_id in jobs for symptom in self._jobs[job_id].accuses(node_id))
@@ -245,6 +203,5 @@ class FaultDetector:
             for node_id, failures in list(record.failures.items()):
                 while failures.against and failures.against[0][0] < oldest:
                     del failures.against[0]
-                failures.last = {symptom: at for symptom, at in failures.last.items() if at >= oldest}
-                if not failures.last:
+                if failures.last < oldest:
                     del record.failures[node_id]

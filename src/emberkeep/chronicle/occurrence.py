@@ -62,6 +62,8 @@ class What(StrEnum):
     TASK_MANAGER_BACK = "task-manager-back"
     TASK_MANAGER_LOST = "task-manager-lost"
     TASK_MANAGER_LEFT = "task-manager-left"
+    DISK_FULL = "disk-full"  # a task manager gets nothing new until its disk has room
+    DISK_HAS_ROOM = "disk-has-room"
     TASK_MANAGER_NOT_STARTED = "task-manager-not-started"  # the platform refuses or does not answer
     BLOCKED = "blocked"
     UNBLOCKED = "unblocked"
@@ -87,6 +89,8 @@ MINOR: Final = frozenset(
         What.STORE_IN_DOUBT,
         What.STORE_BACK,
         What.TASK_MANAGER_REGISTERED,
+        What.DISK_FULL,
+        What.DISK_HAS_ROOM,
         What.QUOTA_REFUSED,
     }
 )

@@ -135,6 +135,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     version: str = ""  # of Emberkeep; "" if its release does not report it
     disk_total_mb: int = 0  # 0 if its release does not report it, as the next one
     memory_total_mb: int = 0
+    disk_full: bool = False  # nothing new is placed there until its disk has room
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

@@ -94,6 +94,7 @@ class Member:
     avoided: bool = False  # it refused a slot or was unreachable a moment ago
     away: bool = False  # silent for too long: gets nothing new, keeps what jobs hold there
     block: BlockState = BlockState.NONE
+    disk_full: bool = False  # nothing new is placed here until its disk has room again
     ending: EndingState = EndingState.STAYS
     standby_drivers: int = 0  # warm drivers that it has reported to be ready
     keeps_standby_drivers: bool = False
@@ -113,6 +114,11 @@ class Member:
         return self.block is not BlockState.NONE
 
     @property
+    def is_closed(self) -> bool:
+        """True if nothing new may be placed here until somebody unblocks it or makes room on its disk."""
+        return self.is_blocked or self.disk_full
+
+    @property
     def is_leaving(self) -> bool:
         """True if the task manager reported that it is about to stop."""
         return self.ending in (EndingState.LEAVING, EndingState.DRAINING)
@@ -129,8 +135,8 @@ class Member:
 
     @property
     def stays_open(self) -> bool:
-        """True if the task manager may take new work, now or soon: it is not silent, not blocked and not ending."""
-        return not (self.away or self.is_blocked) and self.ending is EndingState.STAYS
+        """True if the task manager may take new work, now or soon: it is not silent, not closed and not ending."""
+        return not (self.away or self.is_closed) and self.ending is EndingState.STAYS
 
     @property
     def is_open(self) -> bool:

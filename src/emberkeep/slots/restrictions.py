@@ -1,4 +1,5 @@
-"""Closes task managers to new work: by the blocklist, before they stop, and for two seconds after a refusal.
+"""Closes task managers to new work: by the blocklist, while their disk is full, before they stop, and for two seconds
+after a refusal.
 
 Part of the SlotManager. Running work stays on a closed task manager, unless the task manager is evacuated.
 """
@@ -17,15 +18,21 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.shelves import Shelves
 
 AVOIDED_FOR = 2.0  # seconds without new work for a task manager that refused or was unreachable
+_SMALL_DISK = 20  # of a small disk, only the 20th part has to be free
+_ROOM_AGAIN = 1.25  # so many times as much must be free until a full disk counts as one with room
 
 
 class Restrictions:
     """Closes and reopens task managers. All times are monotonic seconds.
 
-    ``members``, ``shelves`` and ``jobs`` belong to the SlotManager.
+    ``members``, ``shelves`` and ``jobs`` belong to the SlotManager. ``min_free_disk_mb``: a disk with less free space
+    counts as full; 0: none does.
     """
 
-    def __init__(self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts) -> None:
+    def __init__(
+        self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts, *, min_free_disk_mb: int
+    ) -> None:
+        self._min_free_disk_mb = min_free_disk_mb
         self.blocked: BlocklistView = NothingBlocked()
         self._members = members
         self._shelves = shelves
@@ -65,6 +72,22 @@ class Restrictions:
             present = ((member.info.id, member.info.node_id) for member in self._shelves.members)
             self._vacant, self._vacant_at = self.blocked.vacant(present), self._shelves.version
         return self._vacant
+
+    # --- full disks ---------------------------------------------------------------------------------------------------
+
+    def take_disk(self, task_manager: TaskManagerId, free_mb: int, total_mb: int) -> bool:
+        """Place nothing new on a task manager while its disk is full, in MiB as it reports. Return True if that is new.
+
+        Slots and driver places that were decided before stay: their processes may still find room. ``total_mb``: 0 if
+        it is unknown; such a disk is never full.
+        """
+        member = self._members[task_manager]
+        least = min(self._min_free_disk_mb, total_mb // _SMALL_DISK)
+        full = free_mb < least * (_ROOM_AGAIN if member.disk_full else 1)
+        if full is member.disk_full:
+            return False
+        self._shelves.set_disk_full(member, full)
+        return True
 
     # --- before the end of a task manager -----------------------------------------------------------------------------
 

@@ -19,11 +19,13 @@ class Shelf:
     levels: list[dict[Member, None]] = field(default_factory=list)
     members: dict[Member, None] = field(default_factory=dict)
     slots: int = 0
-    free_slots: int = 0  # on task managers that are not blocked
+    free_slots: int = 0  # on task managers that are neither blocked nor full
     places: int = 0  # driver places
-    free_places: int = 0  # driver places on task managers that are not blocked
+    free_places: int = 0  # driver places on such task managers
     blocked_slots: int = 0  # all slots of blocked task managers, free or not
     blocked_places: int = 0
+    full_slots: int = 0  # all slots of task managers that are not blocked and whose disk is full
+    full_places: int = 0
 
     def put(self, member: Member, level: int) -> None:
         while len(self.levels) <= level:
@@ -32,10 +34,13 @@ class Shelf:
         member.level = level
 
     def count(self, member: Member, sign: int) -> None:
-        """Add (1) or subtract (-1) a member's free or blocked capacity in the sums."""
+        """Add (1) or subtract (-1) a member's free, blocked or full capacity in the sums."""
         if member.is_blocked:
             self.blocked_slots += sign * member.info.slots
             self.blocked_places += sign * member.info.driver_places
+        elif member.disk_full:
+            self.full_slots += sign * member.info.slots
+            self.full_places += sign * member.info.driver_places
         else:
             self.free_slots += sign * max(0, member.free_slots)
             self.free_places += sign * max(0, member.free_places)
@@ -131,7 +136,7 @@ class Shelves:
         gained = member.recount()
         shelf.count(member, 1)
         shelf.move(member)
-        if gained and not member.is_blocked:
+        if gained and not member.is_closed:
             self._due.both()
 
     def reopen(self, member: Member) -> None:
@@ -141,15 +146,22 @@ class Shelves:
 
     def set_block(self, member: Member, block: BlockState) -> None:
         """Follow the blocklist: count the member's capacity as blocked, or as not blocked, from now on."""
+        self._close(member, block, disk_full=member.disk_full)
+
+    def set_disk_full(self, member: Member, disk_full: bool) -> None:
+        """Count the member's capacity as that of a full disk, or as usable, from now on."""
+        self._close(member, member.block, disk_full=disk_full)
+
+    def _close(self, member: Member, block: BlockState, *, disk_full: bool) -> None:
         shelf = self._shelf_of.get(member)
         if shelf is None:
-            member.block = block
+            member.block, member.disk_full = block, disk_full
             return
         shelf.count(member, -1)
-        member.block = block
+        member.block, member.disk_full = block, disk_full
         shelf.count(member, 1)
         shelf.move(member)
-        if not member.is_blocked:
+        if not member.is_closed:
             self._due.both()
 
     def promise(self, member: Member, allocation: Allocation) -> None:

@@ -88,22 +88,27 @@ def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
         return "no task manager has any slots"
     if not any(_large_enough(member.info, requirement.profile) for member in shelf.members):
         return _no_large_enough(requirement.profile, [member.info for member in shelf.members])
-    usable = shelf.slots - shelf.blocked_slots
+    usable = shelf.slots - shelf.blocked_slots - shelf.full_slots
     if usable == 0:
-        return _all_blocked(shelf.slots, "slot")
-    blocked = _also_blocked(shelf.blocked_slots)
+        return _all_closed(shelf.blocked_slots, shelf.full_slots, "slot")
+    closed = _also_closed(shelf.blocked_slots, shelf.full_slots)
     if shelf.free_slots == 0:
-        return ("the only slot is taken" if usable == 1 else f"all {usable} slots are taken") + blocked
+        return ("the only slot is taken" if usable == 1 else f"all {usable} slots are taken") + closed
     free = f"{shelf.free_slots} of {usable} slots are free, but no task manager has {requirement.profile} free"
-    return free + blocked
+    return free + closed
 
 
-def _all_blocked(count: int, what: str) -> str:
-    return f"the only {what} is on a blocked node" if count == 1 else f"all {count} {what}s are on blocked nodes"
+def _all_closed(blocked: int, full: int, what: str) -> str:
+    if blocked + full == 1:
+        return f"the only {what} is on a {'blocked node' if blocked else 'node whose disk is full'}"
+    if blocked and full:
+        return f"all {what}s are on nodes that are blocked ({blocked}) or whose disk is full ({full})"
+    return f"all {blocked + full} {what}s are on {'blocked nodes' if blocked else 'nodes whose disk is full'}"
 
 
-def _also_blocked(count: int) -> str:
-    return f" ({count} more on blocked nodes)" if count else ""
+def _also_closed(blocked: int, full: int) -> str:
+    parts = [f"{count} more on {where}" for count, where in ((blocked, "blocked nodes"), (full, "full disks")) if count]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _no_runtime(runtime: RuntimeVersions, shelves: Shelves) -> str:
@@ -129,16 +134,17 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
         return f"no task manager has Python {need.python}"
     if not any(could_host(member.info, need) for shelf in able for member in shelf.members):
         return _no_large_enough_for_driver(need, [member.info for shelf in able for member in shelf.members])
-    away = sum(shelf.blocked_places for shelf in able)
-    places = sum(shelf.places for shelf in able) - away
+    blocked = sum(shelf.blocked_places for shelf in able)
+    full = sum(shelf.full_places for shelf in able)
+    places = sum(shelf.places for shelf in able) - blocked - full
     free = sum(shelf.free_places for shelf in able)
-    if places == 0 and away:
-        return _all_blocked(away, "driver place")
-    blocked = _also_blocked(away)
+    if places == 0 and blocked + full:
+        return _all_closed(blocked, full, "driver place")
+    closed = _also_closed(blocked, full)
     if free == 0:
-        return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + blocked
+        return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + closed
     lacking = f"enough free memory and {said(need.custom)} free" if need.custom else "enough free memory"
-    return f"{free} of {places} driver places are free, but none on a task manager with {lacking}{blocked}"
+    return f"{free} of {places} driver places are free, but none on a task manager with {lacking}{closed}"
 
 
 def vacant_places(places: Sequence[str]) -> str:
@@ -151,22 +157,22 @@ def vacant_places(places: Sequence[str]) -> str:
 
 
 def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:
-    """True if a task manager that is blocked could host the driver."""
+    """True if a task manager that is closed could host the driver."""
     able = (shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python))
     return any(
-        member.is_blocked and could_host(member.info, need)
+        member.is_closed and could_host(member.info, need)
         for shelf in able
-        if shelf.blocked_places
+        if shelf.blocked_places or shelf.full_places
         for member in shelf.members
     )
 
 
 def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
-    """True if a task manager that is blocked is large enough for such slots."""
+    """True if a task manager that is closed is large enough for such slots."""
     shelf = shelves.by_runtime.get(requirement.runtime)
-    if shelf is None or not shelf.blocked_slots:
+    if shelf is None or not (shelf.blocked_slots or shelf.full_slots):
         return False
-    return any(member.is_blocked and _large_enough(member.info, requirement.profile) for member in shelf.members)
+    return any(member.is_closed and _large_enough(member.info, requirement.profile) for member in shelf.members)
 
 
 def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[Capacity]) -> str:

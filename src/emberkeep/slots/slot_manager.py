@@ -58,7 +58,8 @@ class SlotManager:
     ``pending_timeout``: how long a decided slot may take to appear in a report. ``patience``: how long a driver waits
     for a place before it may claim a task manager. ``quotas``: limits of each namespace. ``priority_patience``: seconds
     after which a job without a slot or a place comes before jobs with a higher priority. ``reclaim``: what namespaces
-    are guaranteed, and who gives slots back for it.
+    are guaranteed, and who gives slots back for it. ``min_free_disk_mb``: a task manager whose disk has less free space
+    gets nothing new, see ``Restrictions.take_disk``.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class SlotManager:
         quotas: NamespaceLimits | None = None,
         priority_patience: float = 60.0,
         reclaim: ReclaimTerms | None = None,
+        min_free_disk_mb: int = 0,
     ) -> None:
         self._priority_patience = priority_patience
         self._kept = KeptSlots(priority_patience)
@@ -94,7 +96,7 @@ class SlotManager:
             reclaim or ReclaimTerms(), accounts, self._shelves, self._kept, settles=limits.lost_after
         )
         self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
-        self.restrictions = Restrictions(self._members, self._shelves, self.jobs)
+        self.restrictions = Restrictions(self._members, self._shelves, self.jobs, min_free_disk_mb=min_free_disk_mb)
         self.standbys = ReservedStandbys(self._members, accounts, self._state)
         self.task_managers = RegisteredTaskManagers(
             self._members, self._shelves, self._state, self.jobs, self.restrictions, limits
@@ -219,7 +221,7 @@ class SlotManager:
         return sum(other.priority > job.priority for other in waiting)
 
     def waits_for_blocked(self, job_id: JobId) -> bool:
-        """True if unblocking task managers may give the job what it lacks.
+        """True if unblocking task managers, or room on their disks, may give the job what it lacks.
 
         A blocked place without a registered task manager counts too, because its capacity is unknown.
         """

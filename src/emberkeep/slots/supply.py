@@ -116,7 +116,7 @@ def standing_of(member: Member) -> RegisteredSupply:
         slots=member.info.slots,
         idle=member.is_idle,
         away=member.away,
-        blocked=member.is_blocked or member.is_leaving,
+        blocked=member.is_closed or member.is_leaving,
         spare=spare,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -146,10 +146,10 @@ def _about_nodes(task_managers: Sequence[TaskManagerView], empty_since_ms: int) 
         node, free = first.info.node_id, mebibytes(first.report.disk_free_mb)
         if len(full) == 1:
             yield _Problem(
-                "failed", f"the disk of node {node} is nearly full", f"{disk_low_since(first)}: {free} are free"
+                "failed", f"the disk of node {node} is {_how_full(full)}", f"{disk_low_since(first)}: {free} are free"
             )
         else:
-            short = f"the disks of {len(full)} nodes are nearly full"
+            short = f"the disks of {len(full)} nodes are {_how_full(full)}"
             yield _Problem("failed", short, f", the first, on {node},{disk_low_since(first)}: {free} are free")
     away = sorted((view for view in task_managers if view.away), key=lambda view: view.last_heartbeat_ms)
     if away:
@@ -160,6 +160,10 @@ def _about_nodes(task_managers: Sequence[TaskManagerView], empty_since_ms: int) 
             yield _Problem(
                 "waiting", f"{len(away)} task managers lost contact", f", the first, {away[0].info.id}, at {since}"
             )
+
+
+def _how_full(full: Mapping[str, TaskManagerView]) -> str:
+    return "full" if all(view.disk_full for view in full.values()) else "nearly full"
 
 
 def node_health(task_managers: Sequence[TaskManagerView]) -> tuple[str, ...]:

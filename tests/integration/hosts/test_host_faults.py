@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from emberkeep.chronicle.occurrence import What
 from tests.integration.conditions import until
 from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
 from tests.integration.hosts.network import Network
@@ -52,8 +53,10 @@ def test_a_disk_is_full_and_the_leader_cannot_write_to_the_shared_storage(networ
     full = cluster.driver_host(cluster.running(flights.job_id))
     full.fill_disk(WORK)
     flights.go_on("while the disk of the driver's host is full", batches=5)
+    until(lambda: _noted(cluster, What.DISK_FULL), cluster.story)
     full.free_disk(WORK)
     until(lambda: cluster.registered() == len(cluster.task_managers), cluster.story)
+    until(lambda: _noted(cluster, What.DISK_HAS_ROOM), cluster.story)
 
     leader = cluster.leader()
     leader.forbid_shared_writes()
@@ -65,6 +68,11 @@ def test_a_disk_is_full_and_the_leader_cannot_write_to_the_shared_storage(networ
     assert "Read-only file system" in refused.err, refused
     leader.permit_shared_writes()
     flights.end()
+
+
+def _noted(cluster: HostedCluster, what: What) -> bool:
+    words = ("emberkeep", "events", "--url", cluster.url(), *cluster.credentials, "-o", "json")
+    return f'"{what}"' in cluster.client.run(*words).out
 
 
 @pytest.mark.req("NET-3")

@@ -108,6 +108,14 @@ def test_list(fake: FakeJobManager, capfd: Output) -> None:
     assert set(json.loads(capfd.readouterr().out)["blockedNodes"]) == {node, "elsewhere"}
 
 
+def test_list_says_where_a_disk_is_full(fake: FakeJobManager, capfd: Output) -> None:
+    empty = task_manager_info("tm-1")
+    own = msgspec.structs.replace(empty.emberkeep, disk_full=True)
+    fake.task_managers = [msgspec.structs.replace(empty, emberkeep=own)]
+    assert main(["node", "list"]) == 0
+    assert "no; disk full" in capfd.readouterr().out
+
+
 def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output) -> None:
     busy = task_manager_info("tm-1")
     free = rest_task_managers.TaskManagerDetails(

@@ -107,6 +107,7 @@ class FakeTaskManager:
         self.ending: list[StopTaskManager] = []
         self.left: tuple[JobId, ...] = ()
         self.leaving = self.draining = False
+        self.disk_free_mb = self.disk_total_mb = 100_000
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
         self.standbys: StandbyReport | None = None
@@ -157,6 +158,8 @@ class FakeTaskManager:
             left=self.left,
             leaving=self.leaving,
             draining=self.draining,
+            disk_free_mb=self.disk_free_mb,
+            disk_total_mb=self.disk_total_mb,
             standbys=self.standbys,
             reserved_standbys=tuple(
                 ReservedStandbyReport(job_id=job_id, why_not=why_not) for job_id, why_not in self.reserved.items()

@@ -8,7 +8,7 @@ from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import SlotRequirement
 from emberkeep.slots.namespace_quotas import NamespaceLimits
-from tests.unit.slots.test_blocked import Places, require
+from tests.unit.slots.closed.test_blocked import Places, require
 from tests.unit.slots.test_slot_manager import RUNTIME, SMALL, Rig, per_job
 
 pytestmark = pytest.mark.req("SEC-16")

@@ -163,6 +163,12 @@ def test_a_disk_that_was_full_when_its_history_began_may_have_been_so_before() -
     assert node_health([full]) == (f"The disk of node node-2 is nearly full since at least {SINCE}: 2 GiB are free.",)
 
 
+def test_a_disk_without_room_is_full() -> None:
+    report = msgspec.structs.replace(FULL.report, disk_free_mb=100)
+    full = msgspec.structs.replace(FULL, report=report, disk_full=True)
+    assert node_health([full]) == (f"The disk of node node-2 is full since {SINCE}: 100 MiB are free.",)
+
+
 def test_the_storage_is_nearly_full_since_a_time() -> None:
     times = ProblemTimes(storage_low=NOW_MS - 60_000, storage_free=3 * 1024**3)
     assert health(facts([], [HERE], times=times)) == Health(

@@ -1165,6 +1165,16 @@ PRIORITY_PATIENCE = define(
         "`job.priority` that waits.",
     )
 )
+MIN_FREE_DISK = define(
+    Option(
+        "slotmanager.min-free-disk",
+        200 * 1024**2,
+        size,
+        "size",
+        "A task manager gets no new work while less than this is free on the disk with its working directory; of a "
+        "disk below twenty times this size, while less than 5 % are free. 0: it always gets new work.",
+    )
+)
 PREEMPTION = define(
     Option(
         "slotmanager.preemption",

@@ -57,10 +57,14 @@ def _row(name: str, there: Sequence[TaskManagerSummary], entry: BlockedTaskManag
         str(sum(task_manager.slots_number for task_manager in there)),
         str(slots_in_use(there)),
         str(drivers_there(there)),
-        "no" if entry is None else _blocked_text(entry),
+        ("no" if entry is None else _blocked_text(entry)) + ("; disk full" if _has_full_disk(there) else ""),
         "" if entry is None else entry.cause,
         evacuation_text(there),
     )
+
+
+def _has_full_disk(there: Iterable[TaskManagerSummary]) -> bool:
+    return any(task_manager.emberkeep.disk_full for task_manager in there)
 
 
 def _blocked_text(entry: BlockedTaskManagerInfo) -> str:

@@ -92,6 +92,7 @@ class Registrations:
             away=member.away,
             blocked=member.is_blocked,
             evacuated=member.is_evacuated,
+            disk_full=member.disk_full,
             usage_since_ms=registration.usage_since_ms,
             disk_low_since_ms=registration.disk_low_since_ms,
         )

@@ -64,6 +64,9 @@ class StatusReply:
     reclaim: Reclaim | None = None
 
 
+_MIB = 1024**2
+
+
 class ResourceManager(Actor):
     """The only owner of slots and registered task managers.
 
@@ -103,6 +106,7 @@ class ResourceManager(Actor):
             ),
             priority_patience=configuration[options.PRIORITY_PATIENCE],
             reclaim=reclaim_terms(configuration),
+            min_free_disk_mb=configuration[options.MIN_FREE_DISK] // _MIB,
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

@@ -85,6 +85,7 @@ class TaskManagerReports:
         if before is None or report.sequence > before.report.sequence:
             self.registrations.put(info, report, self._clock.now_ms())
             self._slots.task_managers.take_local_state(info.id, _sizes(report))
+            self._take_disk(info, report)
             self._note_leaving(info.id, report)
             self._announcer.drivers(info, before.report.drivers if before else (), report.drivers)
 
@@ -114,6 +115,7 @@ class TaskManagerReports:
         if not is_late:
             usage = self._usage.note(request.id, self._reading(registration), self._clock.now_ms())
             registration.usage_since_ms, registration.disk_low_since_ms = usage.since_ms, usage.disk_low_since_ms
+            self._take_disk(registration.info, report)
         self._note_leaving(request.id, report)
         if was_away:
             log.info("received a heartbeat again", task_manager=request.id, address=registration.info.address)
@@ -166,6 +168,17 @@ class TaskManagerReports:
             disk_total_mb=report.disk_total_mb,
             samples=history.samples(after_ms),
         )
+
+    def _take_disk(self, info: TaskManagerInfo, report: TaskManagerReport) -> None:
+        if not self._slots.restrictions.take_disk(info.id, report.disk_free_mb, report.disk_total_mb):
+            return
+        free = f"{report.disk_free_mb} MiB of its disk's {report.disk_total_mb} MiB are free"
+        member = self._slots.task_managers.get(info.id)
+        if member is not None and member.disk_full:
+            log.warning("the disk of a task manager is full, allocating nothing new there", task_manager=info.id)
+            self._note(What.DISK_FULL, info, f"gets nothing new: only {free}")
+        else:
+            self._note(What.DISK_HAS_ROOM, info, f"gets new work again: {free}")
 
     def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
         if report.leaving:

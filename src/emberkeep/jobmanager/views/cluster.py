@@ -123,6 +123,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     away: bool
     blocked: bool  # by the blocklist: nothing new is placed there
     evacuated: bool  # its running work must move elsewhere as well
+    disk_full: bool = False  # nothing new is placed there until its disk has room
     evacuation: Evacuation | None = None  # set if it is evacuated
     usage_since_ms: int = 0  # when the history of its usage begins; 0 before its first heartbeat
     disk_low_since_ms: int = 0  # since when its disk is nearly full, in that history; 0 if it is not

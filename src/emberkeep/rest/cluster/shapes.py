@@ -160,6 +160,7 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         version=info.release,
         disk_total_mb=report.disk_total_mb,
         memory_total_mb=report.memory_total_mb,
+        disk_full=view.disk_full,
     )
 
 

@@ -82,6 +82,11 @@ export const NODE_GROUPS = [
     kinds: ["detected"],
     shape: "M0-6L6 0L0 6L-6 0Z",
   },
+  {
+    legend: "disk full, or with room again",
+    kinds: ["disk-full", "disk-has-room"],
+    shape: "M-5.5-2.5H5.5V2.5H-5.5Z",
+  },
 ];
 
 const ALL_GROUPS = [...GROUPS, ...NODE_GROUPS];

@@ -24,6 +24,7 @@ SETTINGS = {
 }
 JOBS = JobId("1" * 32), JobId("2" * 32)
 BAD, GOOD = info("tm-1", node_id="bad"), info("tm-2", node_id="good")
+BROKEN = "OSError: [Errno 5] Input/output error"
 NO_SPACE = "OSError: [Errno 28] No space left on device"
 
 
@@ -63,15 +64,16 @@ def ended(outcome: AttemptOutcome | None, state: ProcessState = ProcessState.EXI
 @pytest.mark.parametrize(
     ("reports", "nodes"),
     [
-        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=NO_SPACE)), ["bad"]),
-        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=NO_SPACE)), ["bad"]),
-        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="x", traceback=NO_SPACE)), ["bad"]),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=BROKEN)), ["bad"]),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=BROKEN)), ["bad"]),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="x", traceback=BROKEN)), ["bad"]),
         (ended(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="its start took too long")), ["bad"]),
         (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="killed by SIGKILL")), []),
-        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=NO_SPACE)), []),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=BROKEN)), []),
         (ended(AttemptOutcome(exit_code=0)), []),
         (ended(None), []),
-        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=NO_SPACE), ProcessState.RUNNING), []),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=NO_SPACE)), []),
+        (ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=BROKEN), ProcessState.RUNNING), []),
     ],
 )
 def test_only_a_driver_that_its_node_has_failed_speaks_against_that_node(
@@ -99,5 +101,5 @@ def test_a_node_that_an_operator_has_unblocked_is_respected_for_the_rest_of_its_
     now_ms = 10_000_000
     removal = Removal(place=place, revision=1, at_ms=now_ms - 1000 * seconds_ago, by_hand=by_hand)
     made = watch(removal, now=5000.0, now_ms=now_ms)
-    made.drivers_ended(BAD, ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=NO_SPACE)), 5000.0)
+    made.drivers_ended(BAD, ended(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=BROKEN)), 5000.0)
     assert blocked(made, 5000.0) == nodes

@@ -29,7 +29,7 @@ SETTINGS = {
 BAD, GOOD = "tm-2", "tm-3"
 
 
-def lost(at_ms: int, on: str = BAD, words: str = "No space left on device") -> ExceptionEntry:
+def lost(at_ms: int, on: str = BAD, words: str = "Input/output error") -> ExceptionEntry:
     message = f"executor 1 on {on} ended with exit code 52"
     return ExceptionEntry(
         timestamp_ms=at_ms,
@@ -100,7 +100,7 @@ def test_a_bad_node_is_blocked_for_a_while_and_whoever_unblocks_it_is_respected(
             (entry,) = await bad.entries()
             assert (entry.id, entry.action) == (BAD, BlockAction.MARK_BLOCKED)
             assert entry.end_ms - entry.start_ms == 600_000
-            assert entry.cause.startswith("detected: no space left on device: processes of 2 jobs")
+            assert entry.cause.startswith("detected: input/output error: processes of 2 jobs")
 
             await bad.beats(300.0)
             assert await bad.entries() == (entry,), "what was told before is not told anew"

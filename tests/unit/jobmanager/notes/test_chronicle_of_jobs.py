@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
 from emberkeep.base.request_context import called_by
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode
 from emberkeep.chronicle.occurrence import Occurrence, What
@@ -159,6 +161,27 @@ def test_a_task_manager_that_is_lost_and_one_with_work_that_falls_silent_are_not
                 cluster.silent.clear()
             await cluster.holds(partial(noted, cluster, What.TASK_MANAGER_BACK))
             await cluster.holds(lambda: len(noted(cluster, What.TASK_MANAGER_REGISTERED)) == 4)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-19")
+def test_a_full_disk_and_its_room_are_noted_once_each() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            for free_mb, expected in ((150, 1), (150, 1), (90_000, 2)):
+                task_manager.disk_free_mb = free_mb
+                await task_manager.beat()
+                view = await service.gateway.task_manager(task_manager.info.id)
+                assert view.disk_full is (free_mb == 150)
+                assert len([*noted(cluster, What.DISK_FULL), *noted(cluster, What.DISK_HAS_ROOM)]) == expected
+        found = [*noted(cluster, What.DISK_FULL), *noted(cluster, What.DISK_HAS_ROOM)]
+        assert [each.message for each in found] == [
+            "task manager tm-1 on node tm-1 gets nothing new: only 150 MiB of its disk's 100000 MiB are free",
+            "task manager tm-1 on node tm-1 gets new work again: 90000 MiB of its disk's 100000 MiB are free",
+        ]
 
     in_virtual_time(scenario)
 
