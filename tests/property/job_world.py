@@ -93,6 +93,7 @@ class JobWorld:
     drivers: dict[int, TrueDriver] = field(default_factory=dict)
     asked: list[ev.Effect] = field(default_factory=list)
     pending: list[ev.Effect] = field(default_factory=list)  # asked for, not answered
+    refused: set[int] = field(default_factory=set)  # attempts whose order to stop came before that to start
     stored_result: JobResult | None = None
     terminal: JobStatus | None = None
     attempts_written: list[int] = field(default_factory=list)
@@ -208,6 +209,15 @@ class JobWorld:
         effect = self.take(ev.StartDriver)
         assert isinstance(effect, ev.StartDriver)
         return self.drivers.setdefault(effect.attempt, TrueDriver(effect.attempt, effect.place))
+
+    def refuses_start(self) -> bool:
+        """True if the next order to start arrives where an order to stop this attempt came first. It is refused."""
+        order = next(each for each in self.pending if isinstance(each, ev.StartDriver))
+        if order.attempt not in self.refused:
+            return False
+        self.take(ev.StartDriver)
+        self.tell(ev.StartRefused(order.attempt, "the attempt is over"))
+        return True
 
     def register(self, driver: TrueDriver) -> bool:
         """Its JobMaster registers; returns whether it was let in."""

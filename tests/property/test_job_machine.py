@@ -75,6 +75,8 @@ class JobLife(RuleBasedStateMachine):
     @precondition(lambda self: self._pending(ev.StartDriver))
     @rule(answered=st.booleans())
     def start_arrives(self, answered: bool) -> None:
+        if self.world.refuses_start():
+            return
         driver = self.world.start()
         if answered:
             self.world.tell(ev.StartAccepted(driver.attempt))
@@ -124,6 +126,9 @@ class JobLife(RuleBasedStateMachine):
         if driver is not None:
             driver.alive = False
             self.world.tell(ev.DriverExited(driver.attempt, driver.place, outcome))
+        else:
+            self.world.refused.add(effect.attempt)
+            self.world.tell(ev.DriverNeverThere(effect.attempt, effect.place.instance))
 
     @initialize(steps=st.integers(0, 5), number=st.integers(1, 2))
     def set_out(self, steps: int, number: int) -> None:

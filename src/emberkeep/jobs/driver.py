@@ -96,6 +96,16 @@ class Driver:
         is_home = (home.task_manager, home.node_id) == (place.task_manager, place.node_id)
         return is_home and (continues or home.instance == place.instance)
 
+    def was_never_at(self, instance: InstanceId) -> bool:
+        """True if the driver is gone because ``instance`` has none and was ordered to stop it.
+
+        The order to start the driver has not arrived there, and is refused if it still arrives. That proves nothing
+        about a driver of which anything was heard, and nothing about another task manager.
+        """
+        is_unheard = self.start is not StartState.LISTED and self.contact is JobMasterContact.NONE
+        is_ordered_there = self.ordered and self.place is not None and self.place.instance == instance
+        return is_unheard and is_ordered_there and self.stop_at is not None
+
     def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
         """True if process ``pid`` at ``place`` is a second driver: another task manager lists another process."""
         if self.start is not StartState.LISTED or self.place is None or self.place.task_manager == place.task_manager:

@@ -172,6 +172,13 @@ class StartRefused(msgspec.Struct, frozen=True):
     message: str
 
 
+class DriverNeverThere(msgspec.Struct, frozen=True):
+    """The task manager that was ordered to stop the driver has none, and refuses to start it from now on."""
+
+    attempt: int
+    instance: InstanceId
+
+
 class DriverListed(msgspec.Struct, frozen=True):
     """A task manager's report lists the driver as starting or running.
 
@@ -266,6 +273,7 @@ Event = (
     | PlaceBlocked
     | StartAccepted
     | StartRefused
+    | DriverNeverThere
     | DriverListed
     | DriverExited
     | DriverVanished

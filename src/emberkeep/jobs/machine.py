@@ -69,6 +69,7 @@ class JobMachine:
             ev.PlaceBlocked: self._watch.place_blocked,
             ev.StartAccepted: self._watch.start_accepted,
             ev.StartRefused: self._watch.start_refused,
+            ev.DriverNeverThere: self._watch.driver_never_there,
             ev.DriverListed: self._watch.driver_listed,
             ev.DriverExited: self._watch.driver_exited,
             ev.DriverVanished: self._watch.driver_vanished,

@@ -40,6 +40,7 @@ def _row(phase: Phase, stays: tuple[type[ev.Event], ...], moves: dict[type[ev.Ev
 _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
     ev.StartAccepted,
     ev.StartRefused,
+    ev.DriverNeverThere,
     ev.DriverListed,
     ev.DriverExited,
     ev.DriverVanished,
@@ -54,6 +55,7 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
 )
 _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
     ev.StartRefused: set(_OVER),
+    ev.DriverNeverThere: set(_OVER),
     ev.DriverExited: set(_OVER),
     ev.DriverVanished: set(_OVER),
 }

@@ -51,7 +51,13 @@ class Message(Compatible, frozen=True, kw_only=True):
 
 
 class Ack(Message, frozen=True, kw_only=True):
-    """The request is done, or was done before."""
+    """The request is done, or was done before.
+
+    ``never_had_by``: in reply to StopDriver, the TaskManager's instance if it has no such driver and refuses to start
+    it from now on; "" otherwise.
+    """
+
+    never_had_by: str = ""
 
 
 # --- state of processes ---------------------------------------------------------------------------------------------

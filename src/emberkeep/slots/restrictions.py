@@ -6,6 +6,7 @@ Part of the SlotManager. Running work stays on a closed task manager, unless the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from emberkeep.base.ids import JobId, TaskManagerId
@@ -26,13 +27,21 @@ class Restrictions:
     """Closes and reopens task managers. All times are monotonic seconds.
 
     ``members``, ``shelves`` and ``jobs`` belong to the SlotManager. ``min_free_disk_mb``: a disk with less free space
-    counts as full; 0: none does.
+    counts as full; 0: none does. ``vacant_timeout``: how long jobs wait for a blocked place without a task
+    manager; 0: for as long as it is blocked.
     """
 
     def __init__(
-        self, members: Mapping[TaskManagerId, Member], shelves: Shelves, jobs: JobAccounts, *, min_free_disk_mb: int
+        self,
+        members: Mapping[TaskManagerId, Member],
+        shelves: Shelves,
+        jobs: JobAccounts,
+        *,
+        min_free_disk_mb: int,
+        vacant_timeout: float,
     ) -> None:
         self._min_free_disk_mb = min_free_disk_mb
+        self._vacant_timeout = vacant_timeout
         self.blocked: BlocklistView = NothingBlocked()
         self._members = members
         self._shelves = shelves
@@ -40,6 +49,8 @@ class Restrictions:
         self._avoided: dict[Member, float] = {}  # until when, oldest first
         self._vacant: tuple[str, ...] = ()
         self._vacant_at = 0  # version of the shelves from which ``_vacant`` was computed
+        self._given_up_at: dict[str, float] = {}  # when jobs wait no longer for a vacant place
+        self._seen_at = 0.0  # the newest time that is known
 
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
@@ -72,6 +83,16 @@ class Restrictions:
             present = ((member.info.id, member.info.node_id) for member in self._shelves.members)
             self._vacant, self._vacant_at = self.blocked.vacant(present), self._shelves.version
         return self._vacant
+
+    def awaits_vacant(self) -> bool:
+        """True if jobs wait for one of the vacant places: its node may come back, and be unblocked."""
+        return any(self._seen_at < self._given_up_at.get(place, math.inf) for place in self.vacant())
+
+    def _note_vacant(self, now: float) -> None:
+        self._seen_at = now
+        if self._vacant_timeout:
+            until = now + self._vacant_timeout
+            self._given_up_at = {place: self._given_up_at.get(place, until) for place in self.vacant()}
 
     # --- full disks ---------------------------------------------------------------------------------------------------
 
@@ -177,7 +198,8 @@ class Restrictions:
         member.avoided = False
 
     def expire(self, now: float) -> None:
-        """Stop avoiding task managers that were avoided for long enough."""
+        """Stop avoiding task managers that were avoided, and waiting for places that were vacant, for long enough."""
+        self._note_vacant(now)
         while self._avoided:
             member, until = next(iter(self._avoided.items()))
             if now < until:

@@ -59,7 +59,8 @@ class SlotManager:
     for a place before it may claim a task manager. ``quotas``: limits of each namespace. ``priority_patience``: seconds
     after which a job without a slot or a place comes before jobs with a higher priority. ``reclaim``: what namespaces
     are guaranteed, and who gives slots back for it. ``min_free_disk_mb``: a task manager whose disk has less free space
-    gets nothing new, see ``Restrictions.take_disk``.
+    gets nothing new, see ``Restrictions.take_disk``. ``vacant_timeout``: how long jobs wait for blocked places
+    without a task manager.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class SlotManager:
         priority_patience: float = 60.0,
         reclaim: ReclaimTerms | None = None,
         min_free_disk_mb: int = 0,
+        vacant_timeout: float = 0.0,
     ) -> None:
         self._priority_patience = priority_patience
         self._kept = KeptSlots(priority_patience)
@@ -96,7 +98,13 @@ class SlotManager:
             reclaim or ReclaimTerms(), accounts, self._shelves, self._kept, settles=limits.lost_after
         )
         self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
-        self.restrictions = Restrictions(self._members, self._shelves, self.jobs, min_free_disk_mb=min_free_disk_mb)
+        self.restrictions = Restrictions(
+            self._members,
+            self._shelves,
+            self.jobs,
+            min_free_disk_mb=min_free_disk_mb,
+            vacant_timeout=vacant_timeout,
+        )
         self.standbys = ReservedStandbys(self._members, accounts, self._state)
         self.task_managers = RegisteredTaskManagers(
             self._members, self._shelves, self._state, self.jobs, self.restrictions, limits
@@ -223,12 +231,12 @@ class SlotManager:
     def waits_for_blocked(self, job_id: JobId) -> bool:
         """True if unblocking task managers, or room on their disks, may give the job what it lacks.
 
-        A blocked place without a registered task manager counts too, because its capacity is unknown.
+        A blocked place without a registered task manager counts too for a while, because its capacity is unknown.
         """
         job = self.jobs.by_id.get(job_id)
         if job is None or self._quotas.holds_back(job):
             return False
-        if (job.need is not None or job.wants) and self.restrictions.vacant():
+        if (job.need is not None or job.wants) and self.restrictions.awaits_vacant():
             return True
         if job.need is not None:
             return shortage.may_place_later(job.need, self._shelves)

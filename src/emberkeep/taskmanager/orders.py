@@ -87,8 +87,9 @@ class Orders:
 
     def _stop_driver(self, order: StopDriver) -> Message:
         self._kept.decide(ev.EpochSeen(order.epoch, order.lineage))
+        is_here = (order.job_id, order.attempt) in self._kept.table.state.drivers.by_attempt
         self._kept.decide(ev.StopWanted(order.job_id, order.attempt, order.grace))
-        return Ack()
+        return Ack() if is_here else Ack(never_had_by=self._info.instance)
 
     def _stop_task_manager(self, order: StopTaskManager) -> Message:
         self._kept.decide(ev.EpochSeen(order.epoch, order.lineage))

@@ -69,6 +69,30 @@ def test_which_report_proves_that_a_driver_is_gone(
     assert known.is_missing_at(reports, continues=continues) is is_missing
 
 
+STOPPING = driver(ordered=True, stop_at=40.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "at", "was_never_there"),
+    [
+        (STOPPING, place(), True),
+        (STOPPING, place(instance="2"), False),
+        (STOPPING, place("tm-2"), False),
+        (dataclasses.replace(STOPPING, start=StartState.ACCEPTED), place(), True),
+        (dataclasses.replace(STOPPING, start=StartState.LISTED), place(), False),
+        (dataclasses.replace(STOPPING, contact=JobMasterContact.HEARD), place(), False),
+        (dataclasses.replace(STOPPING, contact=JobMasterContact.REGISTERED), place(), False),
+        (dataclasses.replace(STOPPING, ordered=False), place(), False),  # an earlier leader ordered its start
+        (dataclasses.replace(STOPPING, place=None), place(), False),
+        (driver(ordered=True), place(), False),  # nobody has ordered its end
+    ],
+)
+def test_which_refusal_proves_that_a_driver_was_never_started(
+    known: Driver, at: DriverPlace, was_never_there: bool
+) -> None:
+    assert known.was_never_at(at.instance) is was_never_there
+
+
 LEASE = POLICY.lease
 
 

@@ -218,6 +218,20 @@ class TestStart:
         assert first.outcome is not None
         assert first.outcome.kind is FailureKind.MOVED
 
+    @pytest.mark.req("HA-7")
+    def test_a_job_whose_start_order_was_lost_ends_without_waiting_for_a_lease(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        assert world.take(ev.StartDriver) is not None, "it does not arrive"
+        world.tell(ev.CancelRequested())
+        order = world.take(ev.StopDriver)
+        assert isinstance(order, ev.StopDriver)
+        assert world.phase() is Phase.ENDING
+        world.tell(ev.DriverNeverThere(1, order.place.instance))
+        world.write_result()
+        assert (world.phase(), world.status()) == (Phase.ENDED, JobStatus.CANCELED)
+
     @pytest.mark.req("BLK-2")
     def test_a_driver_that_is_there_stays_where_it_is_blocked(self) -> None:
         world = JobWorld()

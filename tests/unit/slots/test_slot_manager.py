@@ -46,13 +46,13 @@ def info(name: str, **changes: Any) -> TaskManagerInfo:
 class Rig:
     """A slot manager, its ids and the sequences of its task managers."""
 
-    def __init__(self, quotas: NamespaceLimits | None = None, *, min_free_disk_mb: int = 0) -> None:
+    def __init__(self, quotas: NamespaceLimits | None = None, **more: Any) -> None:
         self.slots = SlotManager(
             SilenceLimits(lost_after=LOST_AFTER, orphan_timeout=ORPHAN),
             pending_timeout=PENDING,
             patience=PATIENCE,
             quotas=quotas,
-            min_free_disk_mb=min_free_disk_mb,
+            **more,
         )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count())
         self.sequences: Counter[str] = Counter()

@@ -239,6 +239,20 @@ def test_an_outcome_that_was_not_acknowledged_is_told_by_the_next_life(run: Run)
     run(story)
 
 
+@pytest.mark.req("HA-7")
+def test_the_reply_to_a_stop_says_that_there_is_no_such_driver_and_none_is_started_any_more(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        reply = await bench.send(stop_driver(attempt=1))
+        assert reply.never_had_by == bench.job_manager.asked(RegisterTaskManager)[-1].info.instance
+        with pytest.raises(Conflict, match="is over"):
+            await bench.send(start_driver(attempt=1))
+        await bench.send(start_driver(attempt=2))
+        reply = await bench.send(stop_driver(attempt=2))
+        assert not reply.never_had_by, "it has that one"
+
+    run(story)
+
+
 def test_an_older_epoch_and_an_attempt_that_is_over_stay_refused(run: Run) -> None:
     async def story(bench: Bench) -> None:
         await bench.send(stop_driver(attempt=2, epoch=1))

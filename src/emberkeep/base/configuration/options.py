@@ -1531,6 +1531,17 @@ RATE_DELAY = define(
 
 # --- detection of bad nodes -------------------------------------------------------------------------------------------
 
+VACANT_TIMEOUT = define(
+    Option(
+        "blocklist.vacant-timeout",
+        86_400.0,
+        duration,
+        "duration",
+        "How long jobs wait for a blocked node or task manager that is not registered, because it may come back and be "
+        "unblocked. After that, `slot.request.timeout` applies to a job that nothing else could give what it lacks. "
+        "0: for as long as it is blocked.",
+    )
+)
 BLOCKLIST_ACCEPTS_LOSS = define(
     Option(
         "blocklist.accept-loss",

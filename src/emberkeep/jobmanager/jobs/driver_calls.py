@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.jobmanager.jobs.admission import driver_need
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.surroundings import Surroundings
@@ -51,15 +51,19 @@ class DriverCalls:
             return ev.StartRefused(attempt, f"task manager {place.task_manager} does not start the driver: {error}")
         return ev.StartAccepted(attempt)
 
-    async def stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
-        """Order a driver to stop. An error is only logged."""
+    async def stop(
+        self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float
+    ) -> ev.DriverNeverThere | None:
+        """Order a driver to stop. Return what the task manager's reply proves, if anything. An error is only logged."""
         request = StopDriver(
             epoch=self._term.epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._term.lineage
         )
         try:
-            await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
+            reply = await self._rpc.call(place.address, request, Ack, timeout=self._timeout)
         except EmberkeepError as error:
             log.info("cannot stop a driver", job=job_id, task_manager=place.task_manager, reason=str(error))
+            return None
+        return ev.DriverNeverThere(attempt, InstanceId(reply.never_had_by)) if reply.never_had_by else None
 
     async def wake(self, job: ManagedJob) -> None:
         """Make the job's JobMaster send its next heartbeat at once. Without it, the regular one does the same."""

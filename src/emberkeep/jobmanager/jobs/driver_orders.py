@@ -66,5 +66,8 @@ class DriverOrders:
         self._turns.submit(("stop", job_id, attempt), partial(self._stop, job_id, attempt, place, grace))
 
     async def _stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
-        if await self._authority.confirmed():
-            await self._calls.stop(job_id, attempt, place, grace)
+        if not await self._authority.confirmed():
+            return
+        event = await self._calls.stop(job_id, attempt, place, grace)
+        if event is not None:
+            self._owner.tell(partial(self._machines.apply, job_id, event))

@@ -107,6 +107,7 @@ class ResourceManager(Actor):
             priority_patience=configuration[options.PRIORITY_PATIENCE],
             reclaim=reclaim_terms(configuration),
             min_free_disk_mb=configuration[options.MIN_FREE_DISK] // _MIB,
+            vacant_timeout=configuration[options.VACANT_TIMEOUT],
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

@@ -27,6 +27,12 @@ class DriverWatch:
     def start_refused(self, event: ev.StartRefused, now: Moment) -> None:
         self._attempt_end.driver_gone(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message), now)
 
+    def driver_never_there(self, event: ev.DriverNeverThere, now: Moment) -> None:
+        driver = self._job.live()
+        if driver.was_never_at(event.instance):
+            where = "" if driver.place is None else driver.place.task_manager
+            self._attempt_end.driver_gone(_lost(f"task manager {where} has not received the order to start it"), now)
+
     def driver_listed(self, event: ev.DriverListed, now: Moment) -> None:
         job = self._job
         driver = job.live()

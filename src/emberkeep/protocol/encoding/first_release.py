@@ -28,6 +28,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     ProcedureRequest: ("periodic",),
     ResourceProfile: ("custom",),
     TaskManagerInfo: ("release", "addresses"),
+    messages.Ack: ("never_had_by",),
     messages.AllocateSlot: ("lineage",),
     messages.DriverReport: ("custom", "start", "why_cold"),
     messages.ExecutorReport: ("start", "why_cold"),

@@ -142,7 +142,31 @@ def test_who_misses_something_waits_also_for_blocked_nodes_whose_task_managers_a
         "blocked and without a task manager now: node tm-1"
     )
     assert rig.slots.waits_for_blocked(waiting)
+    rig.slots.expire(10_000_000.0, None)
+    rig.places()
+    assert rig.slots.waits_for_blocked(waiting), "without a timeout for as long as it is blocked"
     rig.slots.restrictions.block(Places(*(f"node-{number}" for number in range(5))))
     assert rig.slots.missing(waiting).endswith("now: node node-0, node node-1, node node-2 and 2 more")
     rig.slots.restrictions.block(Places())
     assert not rig.slots.waits_for_blocked(waiting)
+
+
+def test_a_block_of_a_node_that_is_gone_is_waited_for_no_longer_than_its_timeout() -> None:
+    rig = Rig(vacant_timeout=100.0)
+    waiting = rig.job()
+    rig.ask(waiting, 512)
+    rig.slots.restrictions.block(Places("gone"))
+    rig.places()
+    for now, waits in ((10.0, True), (109.0, True), (110.0, False)):
+        rig.slots.expire(now, None)
+        assert rig.slots.waits_for_blocked(waiting) is waits
+    rig.places()
+    assert rig.slots.missing(waiting).endswith("now: node gone"), "it is still named"
+    rig.slots.restrictions.block(Places("gone", "new"))
+    rig.slots.expire(120.0, None)
+    assert rig.slots.waits_for_blocked(waiting), "for the other one"
+    rig.slots.restrictions.block(Places())
+    rig.slots.expire(130.0, None)
+    rig.slots.restrictions.block(Places("gone"))
+    rig.slots.expire(140.0, None)
+    assert rig.slots.waits_for_blocked(waiting), "it was blocked anew"
