@@ -53,7 +53,14 @@ from emberkeep.daemons.probes.zookeeper import look_at_zookeeper
 from emberkeep.daemons.process_main import EXIT_OK, EXIT_USAGE
 from emberkeep.diagnosis.certificates import certificate_findings
 from emberkeep.diagnosis.clocks import ClockReading, clock_findings
-from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_findings, disk_findings, java_findings
+from emberkeep.diagnosis.machine import (
+    DiskFacts,
+    JavaFacts,
+    descriptor_findings,
+    disk_findings,
+    java_findings,
+    path_findings,
+)
 from emberkeep.diagnosis.model import Finding, Report, Severity
 from emberkeep.diagnosis.network import PortState, port_findings
 from emberkeep.diagnosis.object_store import object_store_findings
@@ -124,6 +131,8 @@ def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]
         directories[Path(configuration[WORKING_DIRECTORY])] = WORKING_DIRECTORY.key
     for path, purpose in directories.items():
         findings += disk_findings(read_disk(path, purpose))
+    working = Path(configuration[WORKING_DIRECTORY] or layout.root)
+    findings += path_findings(str(working), directories[working])
     if encrypts(configuration):
         findings += _own_certificate(configuration, layout)
     return findings

@@ -13,6 +13,7 @@ DISK_ERROR: Final = 256 * _MIB
 DISK_WARNING: Final = 2048 * _MIB
 DESCRIPTORS_ERROR: Final = 1024
 DESCRIPTORS_WARNING: Final = 4096
+_LAST_OF_ROCKSDB: Final = "\uffff"
 
 
 class JavaFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,18 @@ def disk_findings(facts: DiskFacts) -> list[Finding]:
     )
     fix = "" if severity is Severity.OK else "free space there: logs, working directories of ended jobs, old savepoints"
     return [Finding(check="disk", where=facts.where, severity=severity, what=f"{_size(facts.free)} free", fix=fix)]
+
+
+def path_findings(path: str, where: str) -> list[Finding]:
+    """Return a finding if RocksDB cannot open the state that streaming jobs keep below ``path``.
+
+    It takes paths from the JVM in a form of UTF-8 that has other bytes for characters beyond U+FFFF.
+    """
+    if all(character <= _LAST_OF_ROCKSDB for character in path):
+        return []
+    what = f"RocksDB state stores cannot be opened in {path}: the path has characters beyond U+FFFF, such as emoji"
+    fix = "choose a directory without them"
+    return [Finding(check="path", where=where, severity=Severity.WARNING, what=what, fix=fix)]
 
 
 def descriptor_findings(soft: int) -> list[Finding]:

@@ -7,7 +7,14 @@ import pytest
 
 from emberkeep.diagnosis.certificates import CertificateFacts, certificate_findings, covers
 from emberkeep.diagnosis.clocks import ClockReading, clock_findings
-from emberkeep.diagnosis.machine import DiskFacts, JavaFacts, descriptor_findings, disk_findings, java_findings
+from emberkeep.diagnosis.machine import (
+    DiskFacts,
+    JavaFacts,
+    descriptor_findings,
+    disk_findings,
+    java_findings,
+    path_findings,
+)
 from emberkeep.diagnosis.model import Finding, Report, Severity, gravest_first
 from emberkeep.diagnosis.network import PortFacts, PortState, port_findings
 from emberkeep.diagnosis.object_store import ObjectProblem, ObjectStep, ObjectStoreFacts, object_store_findings
@@ -190,6 +197,11 @@ def test_space_that_cannot_be_read_is_not_taken_for_none() -> None:
 @pytest.mark.parametrize(("soft", "severity"), [(1023, ERROR), (1024, WARNING), (4095, WARNING), (4096, OK), (-1, OK)])
 def test_descriptors(soft: int, severity: Severity) -> None:
     assert severities(descriptor_findings(soft)) == [severity]
+
+
+def test_paths_that_rocksdb_cannot_open() -> None:
+    assert path_findings("/hö me/'q'/日本", "x") == []
+    assert severities(path_findings("/home/🔥/state", "x")) == [WARNING]
 
 
 def test_java() -> None:
