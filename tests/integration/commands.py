@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,6 +145,17 @@ class Shell:
             told = [each for each in entries if each.get("level") != "info" or "lead" in each.get("event", "")]
             story += [f"--- {log.parent.parent.name}", *map(_shortened, told[-STORY_LINES:])]
         return "\n".join(story)
+
+
+@contextmanager
+def watched(shell: Shell) -> Iterator[Shell]:
+    """Whatever the shell has started is gone afterwards, or this fails."""
+    try:
+        with shell.traces.watching():
+            yield shell
+        shell.traces.check_nothing_left()
+    finally:
+        shell.traces.kill()
 
 
 def _shortened(entry: dict[str, object]) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import TOLERATED
 from tests.integration import class_archives
-from tests.integration.commands import Shell
+from tests.integration.commands import Shell, watched
 
 _building = pytest.StashKey[subprocess.Popen[bytes]]()
 
@@ -48,10 +48,5 @@ def tolerate(record_property: Callable[[str, object], None]) -> Callable[[object
 @pytest.fixture
 def shell(tmp_path: Path, class_archive: Path) -> Iterator[Shell]:
     """A user's shell; whatever it has started is gone afterwards, or the test fails."""
-    shell = Shell(tmp_path, class_archive.parent)
-    try:
-        with shell.traces.watching():
-            yield shell
-        shell.traces.check_nothing_left()
-    finally:
-        shell.traces.kill()
+    with watched(Shell(tmp_path, class_archive.parent)) as shell:
+        yield shell

@@ -17,7 +17,7 @@ import pytest
 
 from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import SMALL, Shell
+from tests.integration.commands import SMALL, Shell, watched
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -46,13 +46,9 @@ print(Path(SparkFiles.get("ärchiv")).joinpath("ïnner.txt").read_text())
 def odd_shell(tmp_path: Path, class_archive: Path) -> Iterator[Shell]:
     """The shell of a user whose home, virtual environment, state and folders have such names."""
     directory = tmp_path / ODD
-    shell = Shell(directory, class_archive.parent, program=environment_in(directory / "vénv 🔥"))
-    try:
-        with shell.traces.watching():
-            yield shell
-        shell.traces.check_nothing_left()
-    finally:
-        shell.traces.kill()
+    program = environment_in(directory / "vénv 🔥")
+    with watched(Shell(directory, class_archive.parent, program)) as shell:
+        yield shell
 
 
 def environment_in(directory: Path) -> Path:
