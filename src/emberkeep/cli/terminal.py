@@ -22,7 +22,8 @@ class JobTerminal:
     """Implements ``client.follow.FollowerOutput`` on this process's standard output and error.
 
     If standard error is a terminal, one line shows the job's state and is redrawn. Otherwise, or if $TERM is "dumb",
-    each change of state is printed as a plain line. ``quiet``: print only the job's own output, and errors.
+    each change of state is printed as a plain line, but not the end: how the job ended is told with the result.
+    ``quiet``: print only the job's own output, and errors.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -54,7 +55,7 @@ class JobTerminal:
         if self._live:
             if time.monotonic() - self._drawn_at >= _REDRAW and self._at_line_start:
                 self._draw(f"[{job.name} {job.jid[:SHORT_ID]}] {status_text(job, with_rates=True)}")
-        elif not self._quiet:
+        elif not self._quiet and not job.state.is_globally_terminal:
             self._tell(job)
 
     def notice(self, text: str) -> None:
