@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat
-from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.durable import sync_directory, write_file
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.jobs.progress.encoding import decode_history, encode_history
@@ -59,11 +59,12 @@ def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) 
     Creates ``root``, but not its parent.
     """
     directory = root / _DIRECTORY
+    path = directory / _name(attempt)
     try:
-        for missing in (root, directory):
-            with contextlib.suppress(FileExistsError):
-                missing.mkdir(mode=0o700)
-        write_file(directory / _name(attempt), encode_history(queries))
+        if not path.exists():  # the attempt's first write
+            _make(root)
+            _make(directory)
+        write_file(path, encode_history(queries))
         for earlier in _attempts(directory):
             if earlier < attempt:
                 (directory / _name(earlier)).unlink(missing_ok=True)
@@ -72,6 +73,14 @@ def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) 
             f"cannot write {directory}: {error.strerror or error}",
             hint="check the free space and the permissions of that directory",
         ) from error
+
+
+def _make(directory: Path) -> None:
+    """Make a directory whose parent exists, so that its name survives a power failure. Raises OSError."""
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+    with contextlib.suppress(PermissionError):  # the parent may be passed, and not read
+        sync_directory(directory.parent)
 
 
 @contextlib.contextmanager

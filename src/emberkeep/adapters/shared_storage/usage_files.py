@@ -17,7 +17,7 @@ import structlog
 
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.base.errors import Damaged, EmberkeepError, Fatal, NewerFormat, Unavailable
-from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.durable import sync_directory, write_file
 from emberkeep.usage.encoding import decode_usage, encode_usage
 from emberkeep.usage.histories import KeptHistories
 
@@ -63,9 +63,12 @@ class UsageFiles:
 
     def _write(self, place: Path, epoch: int, histories: KeptHistories) -> None:
         self._require()
-        with contextlib.suppress(FileExistsError):
-            place.mkdir(mode=0o700)  # the chronicle makes the folder above it
-        write_file(_file(place, epoch), encode_usage(histories))
+        path = _file(place, epoch)
+        if not path.exists():  # the leader's first write
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(mode=0o700)  # the chronicle makes the folder above it
+            sync_directory(place.parent)  # also if the maker of the folder died before it did so
+        write_file(path, encode_usage(histories))
         for earlier in _epochs(place):
             if earlier < epoch:
                 _file(place, earlier).unlink(missing_ok=True)

@@ -12,6 +12,8 @@ from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import encode_record
 from emberkeep.jobs.progress.encoding import KIND, VERSION
 from emberkeep.jobs.progress.history import QueryHistory
+from tests.support.crashes.observed import observed
+from tests.support.crashes.recorded import Loss, RecordedFiles
 from tests.support.progress.records import record
 
 FOLDER = "_emberkeep_progress"
@@ -29,6 +31,15 @@ def test_the_newest_attempt_counts_and_removes_those_before(tmp_path: Path) -> N
     assert [path.name for path in (root / FOLDER).iterdir()] == ["2.record"]
     assert read_progress(root) == history(2)
     assert root.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_first_history_survives_a_power_failure(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    disk = RecordedFiles(tmp_path / "disk", remembers=False)
+    with observed(disk):
+        write_progress(tmp_path / "disk" / "job", 1, history(1))
+    disk.build(tmp_path / "found", Loss.LOST)
+    assert read_progress(tmp_path / "found" / "job") == history(1)
 
 
 def test_an_attempt_that_is_over_changes_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from emberkeep.adapters.shared_storage.usage_files import UsageFiles
 from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.usage.histories import KeptHistories
+from tests.support.crashes.observed import observed
+from tests.support.crashes.recorded import Loss, RecordedFiles
 from tests.unit.usage.test_kept import histories
 
 LINEAGE = "store-1"
@@ -32,6 +34,15 @@ async def test_the_next_leader_finds_what_the_newest_one_has_written(files: Usag
     await files.keep(LINEAGE, 2, usage(3))
     assert await files.earlier(LINEAGE, 3) == usage(3)
     assert [path.name for path in (tmp_path / LINEAGE / "nodes").iterdir()] == [f"{2:015d}.record"]
+
+
+async def test_what_was_kept_first_survives_a_power_failure(tmp_path: Path) -> None:
+    (tmp_path / "disk" / LINEAGE).mkdir(parents=True)
+    disk = RecordedFiles(tmp_path / "disk", remembers=False)
+    with observed(disk):
+        await UsageFiles(tmp_path / "disk", lambda: None).keep(LINEAGE, 1, usage(1))
+    disk.build(tmp_path / "found", Loss.LOST)
+    assert await UsageFiles(tmp_path / "found", lambda: None).earlier(LINEAGE, 2) == usage(1)
 
 
 async def test_a_deposed_leader_that_still_writes_harms_nothing(files: UsageFiles) -> None:
