@@ -67,6 +67,7 @@ class SmallCluster:
         self.notifier = notifier or SilentNotifier()
         self.logs = logs or NoLogStore()
         self.usage = usage
+        self.shared_settings: dict[str, str] = {}  # as the next leader notes them
         self.savepoints = MemorySavepoints()
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
@@ -96,6 +97,7 @@ class SmallCluster:
             notifier=self.notifier,
             logs=self.logs,
             usage=self.usage,
+            settings=dict(self.shared_settings),
         )
         return JobManagerService(
             system, self.configuration, surroundings, self.store, self.blobs, steps_aside=self.steps_aside

@@ -9,6 +9,7 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind
+from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import ExecutorView, ProcessState
@@ -101,6 +102,8 @@ def test_a_bad_node_is_blocked_for_a_while_and_whoever_unblocks_it_is_respected(
             assert (entry.id, entry.action) == (BAD, BlockAction.MARK_BLOCKED)
             assert entry.end_ms - entry.start_ms == 600_000
             assert entry.cause.startswith("detected: input/output error: processes of 2 jobs")
+            (said,) = (each for each in bad.cluster.chronicle.stream() if each.what == What.DETECTED)
+            assert (said.node, said.by, said.details["cause"]) == (BAD, "", entry.cause)
 
             await bad.beats(300.0)
             assert await bad.entries() == (entry,), "what was told before is not told anew"

@@ -138,6 +138,23 @@ def test_leaders_and_nodes_are_in_the_cluster_s_stream() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_leader_with_other_settings_says_which() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading():
+            await cluster.add()
+        for interval in ("10s", "10s", "20s"):
+            cluster.shared_settings = {"heartbeat.interval": interval}
+            async with cluster.leading():
+                pass
+        changes = [
+            each.message.partition("heartbeat.interval: ")[2] for each in noted(cluster, What.CONFIGURATION_CHANGED)
+        ]
+        assert changes == ["not set → 10s", "10s → 20s"]
+
+    in_virtual_time(scenario)
+
+
 def test_a_task_manager_that_is_lost_and_one_with_work_that_falls_silent_are_noted() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
