@@ -10,6 +10,7 @@ from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import parse_task_manager_id
 from emberkeep.chronicle.occurrence import Occurrence
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
+from emberkeep.web.cluster.tabs import node_tab
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import node_health
 from emberkeep.web.node_filter import (
@@ -61,6 +62,7 @@ class NodePages:
             "task_manager.html",
             "taskmanagers",
             view=view,
+            tab=node_tab(task_manager_standing(view), [view]),
             names=names,
             events=events,
             problem=problem,
@@ -81,11 +83,13 @@ class NodePages:
         there = [view for view in await self._gateway.task_managers() if view.info.node_id == node]
         events, problem = await _if_readable(self._events.of_node(node, (view.info.id for view in there)))
         blocked = {entry.id: entry for entry in blocked_task_managers(blocklist)}
+        line = node_line(node, blocklist, there)
         return self._render(
             request,
             "node.html",
             "nodes",
-            node=node_line(node, blocklist, there),
+            node=line,
+            tab=node_tab(node_standing(line), there),
             there=there,
             problems=node_health(there),
             plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],

@@ -17,6 +17,7 @@ from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.web.cluster.blobs import blob_overview, due_texts, parse_filter
 from emberkeep.web.cluster.leadership import CONNECTIONS, job_managers, leaders
+from emberkeep.web.cluster.tabs import leaders_tab
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.paging import page_address, parse_page
 from emberkeep.web.render import Render
@@ -76,6 +77,7 @@ class ClusterPages:
             page_path=partial(page_address, "/leadership"),
             problem=problem,
             election=election,
+            tab=leaders_tab(election, address),
             connection=None if election is None else CONNECTIONS[election.connection],
             job_managers=[] if election is None else job_managers(election, address, terms),
             started_ms=self._gateway.started_ms(),
