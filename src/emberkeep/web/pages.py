@@ -125,7 +125,9 @@ class _Pages:
             try:
                 return await page(request)
             except EmberkeepError as error:
-                return self.render(request, "error.html", "error", _status(error), error=error)
+                status = _status(error)
+                passes = status is HTTPStatus.SERVICE_UNAVAILABLE
+                return self.render(request, "error.html", "error", status, error=error, passes=passes)
 
         return show
 

@@ -253,6 +253,9 @@ async def test_an_overloaded_job_manager_says_so(site: Site) -> None:
 
     assert answer.status == 503
     assert b"try again in a second" in answer.body
+    assert b"data-live data-heals" in answer.body, "the page asks again by itself"
+    site.gateway.refusal = None
+    assert b"data-live" not in (await site.get(f"/jobs/{job_id(99)}")).body
 
 
 async def test_many_jobs_are_paged(site: Site) -> None:

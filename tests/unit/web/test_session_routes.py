@@ -45,6 +45,7 @@ PAGES = {
 }
 # What scripts ask for beyond the addresses in the pages. A script that fetches must be listed.
 SCRIPTS: dict[str, tuple[str, ...]] = {
+    "connection.js": (),
     "follow.js": (),  # the way to the next leader, which needs no session
     "job_actions.js": (),
     "live.js": (),

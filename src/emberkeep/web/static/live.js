@@ -6,6 +6,7 @@
 // Other modules hear `emberkeep:refreshed` after each fetch, and `emberkeep:changed` when parts were replaced.
 
 import { heardTime, serverTime, setAges } from "./ages.js";
+import { answered, keepLostIcon, lost, setIcon } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 
 const POLL_MS = 3000;
@@ -13,12 +14,7 @@ const HEARING_MS = 5000; // between two fetches while events tell what has chang
 const AT_MOST_EVERY_MS = 500;
 const EVENTS_EVERY_MS = 2000; // between two fetches because of events: a stream may commit several batches a second
 const PATIENCE_MS = 10000; // a connection that is cut off says nothing
-const LOST_TITLE = "No connection · ";
-const LOST_ICON = "/static/icon-lost.svg";
-const notice = document.getElementById("notice");
-const icon = document.getElementById("icon");
 
-let lostIcon = null;
 let events = null;
 let timer = null;
 let busy = false;
@@ -26,16 +22,11 @@ let next = null; // milliseconds until the next fetch, if it was asked for while
 let fetchedAt = -Infinity;
 let shown = ""; // the ETag of what the whole page shows; "" if unknown
 
-function say(text) {
-  notice.textContent = text;
-  notice.hidden = text === "";
-}
-
 // Returns the page and its ETag, or null if there is nothing new to show.
 async function fetchPage() {
   const patience = AbortSignal.timeout(PATIENCE_MS);
   const headers = { Accept: "text/html" };
-  if (shown !== "" && !document.title.startsWith(LOST_TITLE)) headers["If-None-Match"] = shown;
+  if (shown !== "") headers["If-None-Match"] = shown;
   const response = await fetch(location.href, { headers, cache: "no-store", signal: patience });
   heard(response);
   if (response.status === 401 || response.status === 403) {
@@ -45,47 +36,21 @@ async function fetchPage() {
   }
   heardTime(response);
   if (response.status === 304) {
-    say("");
+    answered();
     return { isReply: true, markup: null };
   }
   if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/html")) {
     throw new Error(`HTTP status ${response.status}`);
   }
-  say("");
+  answered();
   return { isReply: true, markup: await response.text(), tag: response.headers.get("ETag") ?? "" };
-}
-
-function link(address) {
-  const element = document.createElement("a");
-  [element.href, element.textContent] = [address, `Try ${new URL(address).host}`];
-  return element;
-}
-
-// What is shown may be out of date: the tab says so, too.
-function lost(text) {
-  say(text);
-  if (!document.title.startsWith(LOST_TITLE)) document.title = LOST_TITLE + document.title;
-  if (lostIcon !== null) setIcon(lostIcon);
-}
-
-// The icon is read beforehand, because it is shown when the server is out of reach.
-async function keepLostIcon() {
-  try {
-    const response = await fetch(LOST_ICON);
-    if (response.ok) lostIcon = `data:image/svg+xml,${encodeURIComponent(await response.text())}`;
-  } catch {
-    // the title says it, too
-  }
-}
-
-function setIcon(address) {
-  if (icon.getAttribute("href") !== address) icon.setAttribute("href", address);
 }
 
 function show({ markup, tag }) {
   const now = serverTime();
   setAges(document, now);
   if (markup === null) return; // an idle page costs next to nothing
+  if (document.querySelector("[data-heals]") !== null) return location.reload(); // it was a page about an error
   const fresh = new DOMParser().parseFromString(markup, "text/html");
   setAges(fresh, now);
   const { isWhole, replaced } = replaceParts(fresh);
@@ -133,8 +98,7 @@ export async function refresh() {
     }
   } catch (error) {
     const why = error.name === "TimeoutError" ? `no answer within ${PATIENCE_MS / 1000} s` : error.message;
-    lost(`The JobManager does not send this page: ${why}. What you see may be out of date.`);
-    for (const address of elsewhere()) notice.append(" ", link(address));
+    lost(`The JobManager does not send this page: ${why}. What you see may be out of date.`, elsewhere());
     await followLeader(false);
   } finally {
     busy = false;

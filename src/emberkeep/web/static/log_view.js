@@ -3,7 +3,8 @@
 // bounded part of a log.
 
 import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
-import { followLeader, heard } from "./follow.js";
+import { answered, keepLostIcon, lost } from "./connection.js";
+import { elsewhere, followLeader, heard } from "./follow.js";
 import { bytes, moment } from "./formats.js";
 
 const MOST_RECORDS = 3000; // on the page
@@ -11,6 +12,7 @@ const FIRST_RECORDS = 200; // a search goes back until it has found so many
 const WAIT_SECONDS = 20;
 const PAUSE_MS = 2000;
 const TYPING_MS = 400;
+const PATIENCE_MS = (WAIT_SECONDS + 10) * 1000; // a connection that is cut off says nothing
 const NEAR_PIXELS = 150;
 const ALL = "all"; // instead of one process
 
@@ -32,14 +34,17 @@ let complete = false;
 let atEnd = true; // the last part ends where the logs end
 let stopped = new AbortController(); // ends the requests of what was shown before
 let isBusy = false; // with older records
+let hasFailed = false; // the last request
 
 let wake = () => {}; // ends the pause of what follows the log
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-async function ask(url, signal) {
-  const response = await fetch(url, { cache: "no-store", signal });
+async function ask(url, stop) {
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(url, { cache: "no-store", signal: AbortSignal.any([patience, stop].filter(Boolean)) });
   heard(response);
+  answered();
   const answer = await response.json();
   if (!response.ok) throw Object.assign(new Error(answer.detail), { status: response.status });
   return answer;
@@ -110,6 +115,7 @@ function add(found, isFirst) {
 
 function tell(note = "") {
   if (parts.length === 0) return;
+  hasFailed = false;
   const count = parts.reduce((sum, each) => sum + each.count, 0);
   const isWhole = parts[0].isFirst && atEnd;
   const what = choice.text !== "" || choice.level !== "" ? "matching " : "";
@@ -121,7 +127,9 @@ function tell(note = "") {
 }
 
 async function tellFailure(error) {
+  hasFailed = true;
   state.textContent = `The log cannot be read: ${error.message}`;
+  if (error.status === undefined) lost("The JobManager does not answer. What you see may be out of date.", elsewhere());
   await followLeader(error.status === 401);
 }
 
@@ -194,7 +202,7 @@ async function follow(shown) {
       [size, complete] = [found.size, found.complete];
       add(found, false);
       if (isAtBottom) view.scrollTop = view.scrollHeight;
-      if (found.end !== end || complete) tell(missing(found));
+      if (found.end !== end || complete || hasFailed) tell(missing(found));
       if (complete) readList(); // there may be another attempt
       if (source === "" && found.isLast && !complete) await pause(PAUSE_MS);
     } catch (error) {
@@ -316,4 +324,5 @@ document.addEventListener("keydown", (event) => {
 });
 
 [fields.text.value, fields.level.value, fields.follow.checked] = [choice.text, choice.level, choice.follow];
+keepLostIcon();
 readList().then(show);
