@@ -1,4 +1,7 @@
 // Lists logs. Names come from other processes, so they become text and encoded links, never markup.
+//
+// Listing them asks every task manager, so a list is made again only when there are other attempts, executors or drivers
+// than before, or if it could not be made.
 
 import { moment } from "./formats.js";
 
@@ -62,7 +65,14 @@ function table(logs, page) {
   return element;
 }
 
+const listed = new Map(); // which processes there were when a list was made; null if it could not be made
+
+function processes() {
+  return [...document.querySelectorAll("#attempts .key, #executors .key, #drivers tbody tr")].map((one) => one.textContent).join();
+}
+
 async function fill(place) {
+  listed.set(place, processes());
   try {
     const response = await fetch(place.dataset.logs, { cache: "no-store" });
     const answer = await response.json();
@@ -74,8 +84,16 @@ async function fill(place) {
     if (answer.problem) parts.push(paragraph(`${answer.problem[0].toUpperCase()}${answer.problem.slice(1)}`));
     place.replaceChildren(...parts);
   } catch (error) {
+    listed.set(place, null);
     place.replaceChildren(paragraph(`The logs cannot be listed: ${error.message}`));
   }
 }
 
-for (const place of document.querySelectorAll("[data-logs]")) fill(place);
+const places = document.querySelectorAll("[data-logs]");
+for (const place of places) fill(place);
+document.addEventListener("emberkeep:refreshed", () => {
+  for (const place of places) {
+    const isUsed = place.contains(document.activeElement);
+    if (listed.get(place) !== processes() && !isUsed) fill(place);
+  }
+});
