@@ -333,6 +333,7 @@ def status_report(**changes: object) -> JobMasterStatus:
             failed_tasks=2,
             task_ms=800_000,
             gc_ms=16_000,
+            shuffle_read=2 * 1024**2,
             shuffle_written=3 * 1024**2,
             spilled_memory=9 * 1024**2,
             spilled_disk=4 * 1024**2,

@@ -423,6 +423,7 @@ async def test_a_job_shows_what_its_attempt_has_done(site: Site) -> None:
     assert "count at flights.py:12" in page
     assert "38 of 400" in page
     assert "5.0 ×" in page
+    assert ">shuffles: 3 MiB written, 2 MiB read<" in page
     assert ">4 MiB spilled to disk" in page
     assert ">2 MiB<" in page
     assert "about 1 min 48 s" in page, "of the stage"

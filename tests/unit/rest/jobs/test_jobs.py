@@ -282,7 +282,7 @@ async def test_a_job_has_the_counts_and_stages_of_its_attempt(site: Site) -> Non
         "tasks-failed": 2,
         "task-time": 800_000,
         "gc-time": 16_000,
-        "shuffle-read": 0,
+        "shuffle-read": 2 * 1024**2,
         "shuffle-write": 3 * 1024**2,
         "memory-bytes-spilled": 9 * 1024**2,
         "disk-bytes-spilled": 4 * 1024**2,

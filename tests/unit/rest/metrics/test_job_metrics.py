@@ -169,7 +169,10 @@ def test_a_job_counts_what_its_attempt_has_done() -> None:
     assert series(registry, "emberkeep_job_tasks_total") == {(JOB, "completed"): 1238, (JOB, "failed"): 2}
     assert series(registry, "emberkeep_job_task_seconds_total") == {(JOB,): 800}
     assert series(registry, "emberkeep_job_gc_seconds_total") == {(JOB,): 16}
-    assert series(registry, "emberkeep_job_shuffle_bytes_total") == {(JOB, "read"): 0, (JOB, "written"): 3 * 1024**2}
+    assert series(registry, "emberkeep_job_shuffle_bytes_total") == {
+        (JOB, "read"): 2 * 1024**2,
+        (JOB, "written"): 3 * 1024**2,
+    }
     assert series(registry, "emberkeep_job_spilled_bytes_total") == {
         (JOB, "memory"): 9 * 1024**2,
         (JOB, "disk"): 4 * 1024**2,
