@@ -81,14 +81,8 @@ function choose(span) {
   }
   history.replaceState(history.state, "", address);
   draw();
-}
-
-// Keep the span within the job's time, and not shorter than a second. All of it: follow the job as it grows.
-function bounded(span, all) {
-  const length = Math.max(SHORTEST_MS, span.to - span.from);
-  if (length >= all.to - all.from) return null;
-  const from = Math.min(Math.max(span.from, all.from), all.to - length);
-  return { from, to: from + length };
+  // Said aloud when somebody has chosen it, and not each time that the timeline grows.
+  plot.querySelector("[data-said]").textContent = plot.querySelector("[data-span]").textContent;
 }
 
 function zoom(factor, around = 0.5) {
