@@ -30,6 +30,7 @@ _READ = (
     "/jobs/{jobid}/logs/{logid}/download",
     "/jobs/{jobid}/logs/{logid}/records",
     "/jobs/{jobid}/merged-logs",
+    "/jobs/{jobid}/merged-logs/download",
     "/jobs/{jobid}/progress",
     "/openapi.json",
     "/savepoints",

@@ -54,6 +54,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
         "GET {data-list}/x/records",
         "GET {data-list}/x/download",
         "GET {data-merged}",
+        "GET {data-merged}/download",
     ),
     "logs.js": (),
     "nodes.js": (

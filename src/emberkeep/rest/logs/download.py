@@ -1,14 +1,15 @@
-"""A whole log as a file: read piece by piece, so that a log of any size needs the memory of one piece."""
+"""Logs as files: read piece by piece, so that logs of any size need the memory of one piece."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 
 import structlog
 from aiohttp import hdrs, web
 
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.rest.logs.response import MAX_LIMIT, kept_header
 from emberkeep.rest.ports import LogChunk, LogQuery
@@ -26,14 +27,35 @@ ReadPiece = Callable[[LogQuery], Awaitable[LogChunk]]
 async def send_log(request: web.Request, name: str, job_id: JobId | None, read: ReadPiece) -> web.StreamResponse:
     """Respond with the whole log. Raises what ``read`` raises at its first call."""
 
-    def piece(offset: int) -> LogQuery:
-        return LogQuery(offset=offset, limit=MAX_LIMIT, wait=0.0, job_id=job_id, from_start=False)
+    async def read_at(offset: int) -> LogChunk:
+        return await read(LogQuery(offset=offset, limit=MAX_LIMIT, wait=0.0, job_id=job_id, from_start=False))
 
-    chunk = await read(piece(0))
+    first = await read_at(0)
+    return await send_file(request, name, _pieces(first, read_at), kept_header(first))
+
+
+async def _pieces(chunk: LogChunk, read_at: Callable[[int], Awaitable[LogChunk]]) -> AsyncGenerator[bytes]:
+    """Yield the log up to its present end. ``chunk``: its first piece. Raises Unavailable if it becomes shorter."""
     end = chunk.size
+    while chunk.offset < end:
+        if not chunk.data:
+            raise Unavailable("the log has become shorter")
+        data = chunk.data[: end - chunk.offset]
+        yield data
+        if chunk.offset + len(data) == end:
+            return
+        chunk = await read_at(chunk.offset + len(data))
+    if chunk.offset > end:
+        raise Unavailable("the log has become shorter")
+
+
+async def send_file(
+    request: web.Request, name: str, pieces: AsyncGenerator[bytes], headers: Mapping[str, str]
+) -> web.StreamResponse:
+    """Respond with ``pieces`` as a text file. If they end with an error, the response breaks off without its end."""
     response = web.StreamResponse(
         headers={
-            **kept_header(chunk),
+            **headers,
             hdrs.CONTENT_TYPE: "text/plain; charset=utf-8",
             hdrs.CONTENT_DISPOSITION: f'attachment; filename="{name}.txt"',
             hdrs.CACHE_CONTROL: "no-store",
@@ -42,23 +64,18 @@ async def send_log(request: web.Request, name: str, job_id: JobId | None, read: 
     )
     response.enable_chunked_encoding()
     await response.prepare(request)
-    offset, reason = chunk.offset, "the log has become shorter"
+    sent = 0
     try:
-        while chunk.data and chunk.offset < end:
-            offset = chunk.offset
-            data = chunk.data[: end - offset]
-            async with asyncio.timeout(_PIECE_SECONDS):
-                await response.write(data)
-            offset += len(data)
-            if offset == end:
-                break
-            chunk = await read(piece(offset))
+        async with aclosing(pieces):
+            async for data in pieces:
+                async with asyncio.timeout(_PIECE_SECONDS):
+                    await response.write(data)
+                sent += len(data)
     except (EmberkeepError, TimeoutError) as error:
         reason = str(error) or "the client does not read"
-    if offset == end:
+        _log.warning("cut off the download of a log", log=name, bytes=sent, reason=reason)
+        if request.transport is not None:
+            request.transport.abort()
+    else:
         await response.write_eof()
-        return response
-    _log.warning("cut off the download of a log", log=name, bytes=offset, reason=reason)
-    if request.transport is not None:
-        request.transport.abort()
     return response

@@ -19,6 +19,7 @@ from emberkeep.protocol.rest_logs import LogInfo, LogList, LogRecords, MergedLog
 from emberkeep.rest.cluster import expected
 from emberkeep.rest.logs.download import DOWNLOAD_DOC, send_log
 from emberkeep.rest.logs.merged import MERGED_DOC, ReadMerged, merged_records
+from emberkeep.rest.logs.merged_download import MERGED_DOWNLOAD_DOC, DownloadMerged, send_merged
 from emberkeep.rest.logs.records import RECORDS_DOC, ReadRecords, records_reply
 from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_response
 from emberkeep.rest.logs.sources import kept_log_info, missing_holders, read_job_log, registered, search_job_log
@@ -84,6 +85,12 @@ async def task_manager_log_records(call: CheckedRequest) -> msgspec.Struct:
 async def merged_job_logs(call: CheckedRequest) -> msgspec.Struct:
     job = await call.api.gateway.job(call.path["jobid"])
     return await merged_records(call.api, job, await _logs_of(call.api, job), call.query)
+
+
+async def merged_job_logs_download(call: CheckedRequest) -> web.StreamResponse:
+    job = await call.api.gateway.job(call.path["jobid"])
+    async with call.api.downloads.place():
+        return await send_merged(call.request, call.api, job, await _logs_of(call.api, job), call.query)
 
 
 async def job_logs(call: CheckedRequest) -> LogList:
@@ -241,6 +248,18 @@ ROUTES = (
         query=ReadMerged,
         problems=(404, 409, 503),
         doc=MERGED_DOC,
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/merged-logs/download",
+        merged_job_logs_download,
+        "Logs of an attempt's driver and executors, merged by time, as a file",
+        "Logs",
+        role=Role.VIEWER,
+        media="text/plain",
+        query=DownloadMerged,
+        problems=(404, 409, 503),
+        doc=MERGED_DOWNLOAD_DOC,
     ),
     *_routes("/jobs/{jobid}/logs/{logid}", "of a job", job_log, job_log_download, job_log_records),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -37,11 +37,15 @@ MERGED_DOC = (
 )
 
 
+Attempt = Annotated[int, Meta(ge=0, le=10**9, description="Number of the attempt; 0: the newest that has logs.")]
+WithStdout = Annotated[bool, Meta(description="Also merge what the processes write to standard output.")]
+
+
 class ReadMerged(SelectRecords, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters of merged logs."""
 
-    attempt: Annotated[int, Meta(ge=0, le=10**9, description="Number of the attempt; 0: the newest that has logs.")] = 0
-    stdout: Annotated[bool, Meta(description="Also merge what the processes write to standard output.")] = False
+    attempt: Attempt = 0
+    stdout: WithStdout = False
     after: Annotated[
         str, Meta(pattern=_CURSOR, description="Continue after this: `next` of another reply. Default: the start.")
     ] = ""
@@ -108,6 +112,12 @@ def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:
             f"attempt {attempt} has {len(logs)} logs; at most {MOST_LOGS} can be merged", hint="read them one by one"
         )
     return logs
+
+
+def is_past(cursor: str, logs: Iterable[LogInfo]) -> bool:
+    """True if a cursor leads to the end of each of these logs, which are of one attempt, or behind it."""
+    sizes = {_key(log): log.size for log in logs}
+    return all(position >= sizes.get(key, 0) for key, position in _positions(cursor, "after").items())
 
 
 def _key(log: LogInfo) -> str:

@@ -27,7 +27,7 @@ RECORDS_DOC = (
 )
 
 
-class SelectRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SelectText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Query parameters that select records of logs."""
 
     text: Annotated[
@@ -53,7 +53,6 @@ class SelectRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     until: Annotated[
         int, Meta(ge=0, le=MOST_MS, description="Time of the newest record, Unix milliseconds; 0: any.")
     ] = 0
-    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="Maximum number of records in the reply.")] = 500
 
     @property
     def selection(self) -> Selection:
@@ -63,6 +62,12 @@ class SelectRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             since_ms=self.since,
             until_ms=self.until,
         )
+
+
+class SelectRecords(SelectText, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query parameters of a bounded number of records."""
+
+    limit: Annotated[int, Meta(ge=1, le=MOST_RECORDS, description="Maximum number of records in the reply.")] = 500
 
 
 class ReadRecords(SelectRecords, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -159,8 +159,8 @@ async function show() {
   stopped = new AbortController();
   wake();
   const shown = stopped;
-  download.hidden = source === "";
-  download.href = `${source}/download`;
+  download.hidden = false;
+  download.href = source === "" ? `${merged}/download?${new URLSearchParams({ ...allOf(choice), ...selection(choice) })}` : `${source}/download`;
   for (;;) {
     view.replaceChildren();
     [parts, atEnd, complete, isBusy] = [[], true, false, true];
@@ -323,6 +323,6 @@ document.addEventListener("keydown", (event) => {
   fields.text.focus();
 });
 
-[fields.text.value, fields.level.value, fields.follow.checked] = [choice.text, choice.level, choice.follow];
 keepLostIcon();
+[fields.text.value, fields.level.value, fields.follow.checked] = [choice.text, choice.level, choice.follow];
 readList().then(show);

@@ -11,6 +11,7 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.rest.logs import merged as merged_logs
+from emberkeep.rest.logs.sources import search_job_log
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.log_reader import LogReader
 from tests.unit.rest.fake_gateway import job_id, task_manager_view
@@ -140,3 +141,47 @@ async def test_too_many_logs_are_not_merged(site: Site, held: ListedLogs, monkey
     monkeypatch.setattr(merged_logs, "MOST_LOGS", 1)
 
     assert (await site.get(MERGED)).problem().status == 409
+
+
+async def test_all_of_an_attempt_is_downloaded_with_who_wrote_it(
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_logs, "_MOST_BYTES", 1)
+    monkeypatch.setattr(merged_logs, "_LEAST_BYTES", 200)  # several steps
+    answer = await site.get(f"{MERGED}/download")
+    assert answer.status == 200
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{job_id(1)[:8]}-attempt-2.txt"'
+    *written, note = answer.body.decode().splitlines()
+    assert note == "--- Emberkeep: logs on task manager tm-127.0.0.3-1 are missing here ---"
+    found = [line.partition(" | ") for line in written]
+    assert [text for _, _, text in found] == EXPECTED
+    assert {(name.strip(), "driver" in text) for name, _, text in found} == {("driver", True), ("executor 0", False)}
+    narrowed = await site.get(f"{MERGED}/download?level=warn&text=DRIVER%206&stdout=true&attempt=2")
+    assert narrowed.body.decode().splitlines() == ["driver       | 2026-01-31T18:00:06Z WARN driver 6", note]
+    assert (await site.get(f"{MERGED}/download?attempt=7")).status == 404
+    assert (await site.get(f"{MERGED}/download?limit=7")).status == 400
+
+
+async def test_a_download_ends_where_the_logs_ended_when_it_began(
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_logs, "_MOST_BYTES", 1)
+    monkeypatch.setattr(merged_logs, "_LEAST_BYTES", 200)
+
+    async def grows(*given: Any, **named: Any) -> Any:
+        """The log grows by more with each look than a look reads."""
+        ((name, log),) = held.logs.items()
+        with log.path.open("a", encoding="utf-8") as file:
+            file.write("2026-01-31T18:30:00Z INFO executor later\n" * 100)
+        held.logs[name] = msgspec.structs.replace(log, size=log.path.stat().st_size, complete=False)
+        return await search_job_log(*given, **named)
+
+    monkeypatch.setattr(merged_logs, "search_job_log", grows)
+    del site.remote_logs.readers["127.0.0.2:40001"]
+    answer = await site.get(f"{MERGED}/download")
+    found = [line for line in answer.body.decode().splitlines() if "later" not in line]
+    assert [line.partition(" | ")[2] for line in found[:-2]] == EXECUTOR.splitlines()
+    assert [line.partition("tm-")[2] for line in found[-2:]] == [
+        "127.0.0.2-1 are missing here ---",
+        "127.0.0.3-1 are missing here ---",
+    ]
