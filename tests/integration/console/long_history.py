@@ -62,7 +62,7 @@ def event_lines(job_id: JobId, now_ms: int) -> list[bytes]:
 class Stream:
     """The query of a job, with a batch every BATCH_MS. ``now_ms`` tells the time.
 
-    ``joins``: it reads a file source, whose offsets are no numbers, together with Kafka's.
+    ``joins``: it reads a file source, whose offsets are no numbers, together with Kafka's, and drops rows now and then.
     """
 
     def __init__(self, now_ms: Callable[[], int], *, joins: bool = False) -> None:
@@ -99,6 +99,7 @@ class Stream:
             state_rows=_STATE_ROWS + 40 * number,
             state_bytes=_STATE_BYTES + 15_000 * number,
             watermark_ms=triggered_ms - 10_000 - int(4_000 * swing),
+            late_rows=5 if self._joins and number % 50 == 0 else 0,
         )
         if self._joins:
             files = SourceProgress(description=FILES, rows=500, input_rate=50.0, processed_rate=300.0 + 100 * swing)

@@ -48,6 +48,13 @@ const PLOTS = [
     ],
   },
   {
+    id: "late",
+    title: "Late rows dropped",
+    onlyIfUsed: true,
+    left: count,
+    series: () => [{ label: "rows", value: (record) => record["late-rows"] }],
+  },
+  {
     id: "backlog",
     title: "Backlog",
     left: count,
