@@ -37,6 +37,7 @@ from tests.unit.rest.fake_gateway import (
     task_manager_view,
 )
 from tests.unit.rest.server import ListedLogs, MemoryProgress, Site, running_site
+from tests.unit.usage.test_history import reading
 
 BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
 JOINED = job_id(4)  # a stream with two sources
@@ -135,6 +136,8 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
     report = msgspec.structs.replace(last.report, disk_free_mb=2048)
     full = msgspec.structs.replace(last, report=report, usage_since_ms=1, disk_low_since_ms=NOW_MS - 60_000)
     gateway.add_task_managers(full)
+    for number in range(60):  # ten minutes of its machine
+        gateway.usages.note(last.info.id, reading(taken=number % 3), NOW_MS - (60 - number) * gateway.usages.step_ms)
     return gateway
 
 

@@ -82,11 +82,13 @@ def test_a_stream_is_plotted_and_read_with_the_keyboard(browser: Browser, cluste
         timeline = page.locator("#timeline-plot [data-area]")
         timeline.focus()
         whole = page.locator("#timeline-plot [data-span]").inner_text()
+        assert not page.locator("#timeline-plot [role=status]").inner_text(), "nothing is said aloud while it grows"
         page.keyboard.press("+")
         page.wait_for_function(
             "text => document.querySelector('#timeline-plot [data-span]').innerText !== text", arg=whole
         )
         assert "?" in page.url, "the part that is shown is in the address"
+        page.locator("#timeline-plot [role=status]").filter(has_text="UTC").wait_for(state="attached")
         assert page.title().startswith("RUNNING · stream.py")
         assert page.locator("#icon").get_attribute("href") == "/static/icon-running.svg"
 
@@ -142,6 +144,7 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.sees("emberkeep savepoint restore", "#savepoints")
         os.kill(cluster.wait_for_driver(job_id, attempt), signal.SIGKILL)
         opened.page.locator("#attempts tbody tr").nth(attempt).wait_for()
+        opened.sees(f"driver stderr, attempt {attempt + 1}", "[data-logs]")
         cluster.wait_for_driver(job_id, attempt + 1)
         opened.sees("RUNNING", "#headline")
 
@@ -188,6 +191,7 @@ def test_a_job_is_stopped_on_its_page_and_restored_with_the_command_there(
         opened.page.get_by_role("button", name="Stop with savepoint…").click()
         opened.page.get_by_role("button", name="Stop the job").click()
         opened.sees("FINISHED", "#headline")
+        assert opened.page.title().startswith("FINISHED · stream.py")
         newest = opened.page.locator("#savepoints tbody tr").first
         newest.get_by_role("button", name="Verify").click()
         newest.get_by_text("intact: ").wait_for()

@@ -8,11 +8,22 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
+from emberkeep.base.errors import RetryLater
+from tests.integration.conditions import until
 from tests.integration.console.browser import PHONE, Window, window_with_token
-from tests.integration.console.large_site import BATCH, BUSY, JOINED, NEEDLE, large_site
+from tests.integration.console.large_site import BATCH, BUSY, IDLE, JOINED, LOG_ID, NEEDLE, large_site
 from tests.unit.rest.server import TOKEN, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+# Notes on each canvas that dashed lines were drawn: those of events. Grids are not dashed.
+DASHED = """
+const { setLineDash } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.setLineDash = function (segments) {
+  if (segments.length > 0) this.canvas.isDashed = true;
+  return setLineDash.call(this, segments);
+};
+"""
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +91,11 @@ def test_a_log_is_narrowed_by_level_followed_and_switched(opened: Window) -> Non
     opened.open(f"/jobs/{BATCH}/logs")
     process = page.get_by_label("Process")
     process.locator("option", has_text="executor 1").wait_for(state="attached")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    merged = download.value.path().read_text(encoding="utf-8")
+    assert "executor 1   | 26/11/26 10:00:00 INFO Log: this is executor-stderr.1" in merged
+    assert "driver       | " in merged
     process.select_option(label="executor 1")
     opened.sees("this is executor-stderr.1")
     page.locator("#log-search [name=attempt]").select_option("1")
@@ -92,6 +108,14 @@ def test_a_log_is_narrowed_by_level_followed_and_switched(opened: Window) -> Non
     page.get_by_label("Follow").uncheck()
     assert "level=error" in page.url
     assert "follow=no" in page.url
+
+
+def test_a_list_of_logs_that_cannot_be_made_is_made_again(opened: Window) -> None:
+    opened.page.route(f"**/jobs/{BATCH}/logs", lambda request: request.abort(), times=1)
+    opened.open(f"/jobs/{BATCH}")
+    opened.sees("The logs cannot be listed", "[data-logs]")
+    opened.sees("executor 1 stderr, attempt 2", "[data-logs]")
+    opened.problems.clear()  # the request that was cut off
 
 
 def test_a_dialog_is_used_with_the_keyboard(opened: Window) -> None:
@@ -109,6 +133,112 @@ def test_a_dialog_is_used_with_the_keyboard(opened: Window) -> None:
     expect(button).to_be_focused()
 
 
+def test_one_cursor_moves_over_all_plots_and_each_has_the_marks(opened: Window) -> None:
+    page = opened.page
+    page.add_init_script(DASHED)
+    opened.open(f"/jobs/{BUSY}")
+    place = page.locator("#plots")
+    plots = place.locator("canvas")
+    plots.nth(3).wait_for()
+    dashed = "[...document.querySelectorAll('#plots canvas')].every((one) => one.isDashed)"
+    until(lambda: page.evaluate(dashed), "each plot has marks")
+    opened.sees("alarm raised or cleared", "#plot-legend")
+    first = place.locator(".u-over").first
+    first.scroll_into_view_if_needed()
+    box = first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 40)
+    cursors = place.locator(".u-cursor-x")
+    expect(cursors).to_have_count(plots.count())
+    apart = """left => Math.max(...[...document.querySelectorAll("#plots .u-cursor-x")]
+      .map((one) => Math.abs(new DOMMatrix(getComputedStyle(one).transform).m41 - left)))"""
+    until(lambda: page.evaluate(apart, box["width"] / 3) <= 1, "the cursor is at the same place in each plot")
+    place.locator(".plot-tip").filter(has_text=re.compile(r"\d\d:\d\d:\d\d")).wait_for()
+
+
+def test_the_zoom_of_a_nodes_plots_is_in_the_address(opened: Window) -> None:
+    page = opened.page
+    opened.open("/nodes/node-6?plot-from=1794999600000&plot-to=1794999900000")
+    page.locator("#usage-plots canvas").nth(3).wait_for()
+    assert "plot-from=1794999600000" in page.url
+    plot = page.locator("#usage-plots .u-over").first
+    plot.scroll_into_view_if_needed()
+    plot.dblclick()
+    expect(page).not_to_have_url(re.compile("plot-from="))
+
+
+def test_plots_are_zoomed_with_buttons_and_keys(opened: Window) -> None:
+    """On a phone there is no other way, and without a pointer neither."""
+    page = opened.page
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    opened.open(f"/jobs/{IDLE}")
+    tools = page.get_by_role("group", name="Part of the time that the plots show")
+    span = tools.locator("[data-span]")
+    whole = span.inner_text()
+    tools.get_by_title("Zoom in (+)").click()
+    expect(page).to_have_url(re.compile("plot-from="))
+    newest_half, end = span.inner_text(), whole.partition(" – ")[2]
+    assert newest_half != whole
+    assert newest_half.endswith(end)
+    page.locator("#plots").focus()
+    page.keyboard.press("+")
+    page.locator("#plot-spoken").filter(has_text="UTC").wait_for(state="attached")
+    assert span.inner_text() != newest_half
+    tools.get_by_title("Earlier").click()
+    assert not span.inner_text().endswith(end)
+    page.locator("#plots").focus()
+    page.keyboard.press("ArrowLeft")  # to the newest batch, which is not shown
+    expect(span).to_have_text(re.compile(re.escape(end) + "$"))
+    page.keyboard.press("0")
+    expect(page).not_to_have_url(re.compile("plot-from="))
+    expect(span).to_have_text(whole)
+    assert not opened.is_too_wide()
+    assert not opened.accessibility_problems()
+
+
+def test_late_rows_are_plotted_where_there_are_some(opened: Window) -> None:
+    page = opened.page
+    opened.open(f"/jobs/{JOINED}")
+    page.locator("[data-plot=late] canvas").first.wait_for()
+    opened.open(f"/jobs/{BUSY}")
+    page.locator("[data-plot=rate] canvas").first.wait_for()
+    expect(page.locator("[data-plot=late]")).to_have_count(0)
+
+
+def test_a_page_about_a_job_manager_that_is_not_ready_heals(opened: Window, site: Site) -> None:
+    site.gateway.refusal = RetryLater("the JobManager reads its jobs")
+    try:
+        opened.open("/jobs")
+        opened.sees("the JobManager reads its jobs")
+        opened.sees("HTTP status 503", "#notice")
+        assert opened.page.title().startswith("No connection · ")
+    finally:
+        site.gateway.refusal = None
+    opened.sees("orders 0001", "#jobs")
+    assert opened.page.title() == "Jobs · Emberkeep"
+    assert all("503" in problem for problem in opened.problems)
+    opened.problems.clear()
+
+
+@pytest.mark.parametrize("path", ["/", "/audit", f"/jobs/{BATCH}/logs/tm-127.0.0.2-1~{LOG_ID}"])
+def test_a_lost_connection_is_in_the_title_and_the_icon_and_heals(opened: Window, path: str) -> None:
+    page = opened.page
+    opened.open(path)
+    if LOG_ID in path:
+        opened.sees("Log of the driver, attempt 2", "#log-name")
+    title, icon = page.title(), page.locator("#icon").get_attribute("href")
+    page.context.set_offline(True)
+    expect(page).to_have_title(re.compile("^No connection · "), timeout=60_000)  # a log waits 20 s for more
+    opened.sees("may be out of date", "#notice")
+    expect(page.locator("#icon")).to_have_attribute("href", re.compile("^data:image/svg"))
+    page.context.set_offline(False)
+    page.locator("#notice").wait_for(state="hidden")
+    assert (page.title(), page.locator("#icon").get_attribute("href")) == (title, icon)
+    if LOG_ID in path:
+        expect(page.locator("#log-state")).not_to_contain_text("cannot be read")
+    opened.problems.clear()  # the failed requests
+
+
 def test_the_zoom_and_the_query_are_in_the_address(opened: Window) -> None:
     page = opened.page
     opened.open(f"/jobs/{BUSY}")
@@ -121,9 +251,9 @@ def test_the_zoom_and_the_query_are_in_the_address(opened: Window) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40, steps=5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('plot-from=')")
+    expect(page).to_have_url(re.compile("plot-from="))
     page.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + 40)
-    page.wait_for_function("!location.search.includes('plot-from=')")
+    expect(page).not_to_have_url(re.compile("plot-from="))
 
 
 def test_a_stream_with_two_sources_has_a_line_for_each(opened: Window) -> None:

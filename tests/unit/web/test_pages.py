@@ -461,7 +461,7 @@ async def test_a_job_has_a_place_for_the_history_of_its_queries(site: Site) -> N
     assert section["data-progress"] == f"/v1/jobs/{job_id(2)}/progress"
     assert "hidden" in section, "until there is a history"
     parts = {"stream-query", "stream-newest", "stream-problem", "stream-table", "stream-sources"}
-    assert {"plots", "plot-legend", "plot-spoken", *parts} <= set(page.ids)
+    assert {"plots", "plot-legend", "plot-tools", "plot-spoken", *parts} <= set(page.ids)
     assert "data-live" not in section, "the plots stay when the page is refreshed"
 
 

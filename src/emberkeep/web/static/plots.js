@@ -4,6 +4,7 @@ import uPlot from "./uplot.js";
 import { stops } from "./marks.js";
 import { CursorText, MARK_SPACE, cursorLines, drawMarks, fillLegend, marksAtCursor } from "./plot_marks.js";
 import { bytes } from "./formats.js";
+import { ShownSpan } from "./plot_zoom.js";
 import { column, stacked } from "./stream_series.js";
 
 const HEIGHT = 168;
@@ -35,17 +36,15 @@ export class Plots {
   #drawn = new Map();
   #sync;
   #at = null; // where the cursor is, in seconds
-  #zoom;
-  #span; // the part of the time that is shown, in seconds; null for all of it
+  #time; // the part of it that is shown
   #visible = new Set(); // figures in or near the window; the others get new numbers when they come into it
   #watch = new IntersectionObserver((entries) => this.#onMoved(entries), { rootMargin: "200px" });
 
   // `legend` gets the shapes of the marks. `spoken` gets what is at the cursor when a key has moved it. `plots`: each has
   // an id, a title, a text for the numbers of its axes, and its series. `noun`: what the records are; `label`: what one is
-  // called at the cursor. `zoom` keeps the part of the time that is shown, {from, to} in seconds or null for all of it.
-  constructor({ place, legend, spoken, name, plots, noun, label, zoom = null }) {
-    this.#zoom = zoom;
-    this.#span = zoom?.get() ?? null;
+  // called at the cursor. `tools` has buttons that change the part of the time that is shown.
+  constructor({ place, legend, tools, spoken, name, plots, noun, label }) {
+    this.#time = new ShownSpan(tools, () => this.#at, () => this.#scale());
     this.#sync = uPlot.sync(name);
     this.#plots = plots;
     this.#noun = noun;
@@ -64,11 +63,12 @@ export class Plots {
     this.#marks = marks;
     this.#found = found;
     fillLegend(this.#legend, this.#marks);
+    this.#time.follow(found.length < 2 ? null : { from: found[0].at, to: found.at(-1).at });
     for (const plot of this.#plots) this.#show(plot);
   }
 
   clear() {
-    this.#span = null;
+    this.#time.take(null);
     this.#removeAll();
   }
 
@@ -101,7 +101,7 @@ export class Plots {
     if (!drawn.isStale) return;
     drawn.isStale = false;
     const lines = drawn.plot.stacked ? stacked(drawn.columns).reverse() : drawn.columns;
-    const span = this.#span;
+    const span = this.#time.chosen;
     drawn.chart.setData([this.#found.map((row) => row.at), ...lines], span === null);
     if (span !== null) drawn.chart.setScale("x", { min: span.from, max: span.to });
   }
@@ -211,10 +211,12 @@ export class Plots {
   #onScale(chart) {
     const [times, { min, max }] = [chart.data[0], chart.scales.x];
     if (times.length < 2 || (min ?? null) === null || !chart.over.matches(":hover")) return;
-    const span = min > times[0] || max < times.at(-1) ? { from: min, to: max } : null;
-    if (span?.from === this.#span?.from && span?.to === this.#span?.to) return;
-    this.#span = span;
-    this.#zoom?.set(span);
+    this.#time.take(min > times[0] || max < times.at(-1) ? { from: min, to: max } : null);
+  }
+
+  #scale() {
+    const { from, to } = this.#time.shown;
+    for (const { chart } of this.#drawn.values()) chart.batch(() => chart.setScale("x", { min: from, max: to })); // at once
   }
 
   #width() {
@@ -261,15 +263,21 @@ export class Plots {
     canvas.setAttribute("aria-label", `${plot.title}, ${size}: ${there}. The table below has the numbers.`);
   }
 
-  // Arrow keys move the cursor from record to record, and to what has happened in between.
+  // Arrow keys move the cursor from record to record, and to what has happened in between; others zoom.
   #onKey(key) {
     const [first] = this.#drawn.values();
-    if (!["ArrowLeft", "ArrowRight"].includes(key.key) || first === undefined || this.#found.length === 0) return;
+    if (first === undefined || this.#found.length < 2 || key.ctrlKey || key.altKey || key.metaKey) return;
+    if (this.#time.onKey(key.key)) {
+      key.preventDefault();
+      this.#spoken.textContent = this.#time.text;
+    }
+    if (!["ArrowLeft", "ArrowRight"].includes(key.key)) return;
     key.preventDefault();
     const moments = stops(this.#found, this.#marks);
     const from = this.#at ?? Infinity;
     const at = key.key === "ArrowLeft" ? moments.findLast((one) => one < from - 1e-4) : moments.find((one) => one > from + 1e-4);
     if (at === undefined) return;
+    this.#time.include(at);
     for (const { chart } of this.#drawn.values()) chart.setCursor({ left: chart.valToPos(at, "x"), top: 10 }, false);
     this.#at = at;
     for (const drawn of this.#drawn.values()) this.#describe(drawn);

@@ -4,6 +4,7 @@
 import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
+import { note } from "./plot_zoom.js";
 import { backlogs, rows, summary } from "./stream_series.js";
 import { fill } from "./table_rows.js";
 
@@ -11,7 +12,6 @@ const MOST = 1000; // records that are kept and drawn
 const TABLE_ROWS = 50;
 const QUIET_MS = 30000; // after which the history is read although the page shows no new batch
 const QUERY = "query"; // in the address
-const ZOOM = ["plot-from", "plot-to"]; // in the address, in milliseconds
 
 const section = document.getElementById("streams");
 const select = document.getElementById("stream-query");
@@ -38,27 +38,6 @@ async function read(parameters) {
   if (!response.ok) throw new Error(answer.detail);
   return answer;
 }
-
-// Keeps what is shown in the address.
-function note(values) {
-  const address = new URL(location.href);
-  for (const [name, value] of Object.entries(values)) {
-    if (value === null) address.searchParams.delete(name);
-    else address.searchParams.set(name, value);
-  }
-  history.replaceState(history.state, "", address);
-}
-
-const zoom = {
-  get() {
-    const [from, to] = ZOOM.map((name) => Number(new URLSearchParams(location.search).get(name) ?? NaN));
-    return to > from ? { from: from / 1000, to: to / 1000 } : null;
-  },
-  set(span) {
-    const values = span === null ? [null, null] : [span.from, span.to].map((seconds) => String(Math.round(seconds * 1000)));
-    note(Object.fromEntries(ZOOM.map((name, index) => [name, values[index]])));
-  },
-};
 
 function title(query) {
   return query.name || `unnamed, ${query["query-id"].slice(0, 8)}`;
@@ -126,8 +105,8 @@ async function draw() {
   fillTables();
   if (plots === null) {
     const { streamPlots } = await import("./stream_plots.js");
-    const [legend, spoken] = ["plot-legend", "plot-spoken"].map((id) => document.getElementById(id));
-    plots = streamPlots({ place, legend, spoken, zoom });
+    const [legend, tools, spoken] = ["plot-legend", "plot-tools", "plot-spoken"].map((id) => document.getElementById(id));
+    plots = streamPlots({ place, legend, tools, spoken });
   }
   const moments = rows(records);
   const shownMarks = since(marks, moments);
@@ -187,7 +166,6 @@ async function update() {
 if (section !== null) {
   select.addEventListener("change", () => {
     note({ [QUERY]: select.value });
-    zoom.set(null);
     update();
   });
   tables.addEventListener("toggle", fillTables);

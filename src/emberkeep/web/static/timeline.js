@@ -6,6 +6,7 @@
 import { serverTime } from "./ages.js";
 import { lasted, moment } from "./formats.js";
 import { groupOf, groupsOf, readMarks } from "./marks.js";
+import { bounded, moved, zoomed } from "./spans.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 92;
@@ -88,18 +89,13 @@ function choose(span) {
 function zoom(factor, around = 0.5) {
   const data = current();
   if (data.bands.length === 0) return;
-  const span = chosen(data);
-  const length = (span.to - span.from) / factor;
-  const from = span.from + (span.to - span.from - length) * around;
-  choose(bounded({ from, to: from + length }, whole(data)));
+  choose(zoomed(chosen(data), whole(data), factor, around, SHORTEST_MS));
 }
 
 function move(share) {
   const data = current();
   if (data.bands.length === 0) return;
-  const span = chosen(data);
-  const by = (span.to - span.from) * share;
-  choose(bounded({ from: span.from + by, to: span.to + by }, whole(data)));
+  choose(moved(chosen(data), whole(data), share, SHORTEST_MS));
 }
 
 function clock(ms, step) {
@@ -185,7 +181,7 @@ function dragStarted(event) {
   area.setPointerCapture(event.pointerId);
   const dragged = (moved) => {
     const by = ((event.clientX - moved.clientX) / pixels) * (start.to - start.from);
-    choose(bounded({ from: start.from + by, to: start.to + by }, whole(data)));
+    choose(bounded({ from: start.from + by, to: start.to + by }, whole(data), SHORTEST_MS));
   };
   area.addEventListener("pointermove", dragged);
   const over = () => area.removeEventListener("pointermove", dragged);

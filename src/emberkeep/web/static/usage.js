@@ -1,4 +1,5 @@
 // The history of a task manager, or of all on a node: reads it from the REST API, as often as there is a new sample.
+// The zoom is in the page's address.
 
 import { bytes, moment } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
@@ -54,8 +55,9 @@ async function draw() {
   fill(table, listed.map((sample, index) => numbers(sample, events[index])).reverse());
   if (plots === null) {
     const { usagePlots } = await import("./usage_plots.js");
-    const [place, legend, spoken] = ["usage-plots", "usage-legend", "usage-spoken"].map((id) => document.getElementById(id));
-    plots = usagePlots({ place, legend, spoken }, () => usage);
+    const ids = ["usage-plots", "usage-legend", "usage-tools", "usage-spoken"];
+    const [place, legend, tools, spoken] = ids.map((id) => document.getElementById(id));
+    plots = usagePlots({ place, legend, tools, spoken }, () => usage);
   }
   plots.show(usage.samples, usageRows(usage.samples, usage.interval, marks.at(-1)?.at), marks);
 }
