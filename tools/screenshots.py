@@ -1,7 +1,7 @@
 """`make screenshots`: pictures of each page of the console in both themes; the cluster runs a stream and a batch job.
 
-The pictures are for those who change a page, to look at, and for the documentation: ``python -m tools.screenshots
-<directory>`` writes ``<page>-<theme>.png``. It takes two to three minutes.
+The pictures are for those who change a page, to look at: ``python -m tools.screenshots <directory>`` writes
+``<page>-<theme>.png``. ``docs-<name>.png`` are those in ``docs/images``. It takes two to three minutes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _SECONDS: Final = 600.0  # for the history of the stream
 _BATCHES: Final = 20  # of the stream, so that its plots have a shape
 _TASK_MANAGER: Final = "tm-127.0.0.2"
 _SIZE: Final = {"width": 1200, "height": 900}
+_DOCS_HEIGHT: Final = 1130
 _CLUSTER: Final = (
     *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
     *("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0"),
@@ -140,6 +141,21 @@ def photograph_part(page: Page, url: str, path: str, selector: str, target: Path
     print(target, flush=True)
 
 
+def photograph_for_docs(page: Page, url: str, stream: str, target: Path) -> None:
+    """Write the pictures that the documentation has in `docs/images`: in the light theme, not higher than a screen."""
+    for name, path, selector in (("overview", "/", "main"), ("job", stream, "main"), ("stream", stream, "#streams")):
+        page.goto(f"{url}{path}", wait_until="load")
+        page.locator(selector).wait_for()
+        page.wait_for_timeout(1500)
+        box = page.locator(selector).bounding_box()
+        if box is None:
+            raise ValueError(f"{path} does not show {selector}")
+        top = 0 if selector == "main" else max(0, box["y"] - 12)
+        clip = {"x": 0, "y": top, "width": _SIZE["width"], "height": min(_DOCS_HEIGHT, box["y"] + box["height"] - top)}
+        page.screenshot(path=target / f"docs-{name}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
+        print(f"{target}/docs-{name}.png", flush=True)
+
+
 def main(target: Path) -> None:
     """Run a cluster with jobs, and photograph its pages."""
     target.mkdir(parents=True, exist_ok=True)
@@ -161,6 +177,8 @@ def main(target: Path) -> None:
                 photograph(page, url, paths, target, theme)
                 photograph(page, url, {"error": f"/jobs/{'0' * 32}"}, target, theme, status=404)
                 photograph_part(page, url, paths["stream"], "#streams", target / f"stream-progress-{theme}.png")
+                if theme == "light":
+                    photograph_for_docs(page, url, paths["stream"], target)
                 context.close()
         cluster.run("cancel", stream)
 
