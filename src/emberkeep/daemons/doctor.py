@@ -13,13 +13,13 @@ import resource
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 import structlog
 
-import emberkeep
 from emberkeep.adapters.object_store.location import directory_at, without_obstore
 from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
@@ -49,6 +49,7 @@ from emberkeep.daemons.encryption import encrypts
 from emberkeep.daemons.local_zookeeper import with_local_zookeeper
 from emberkeep.daemons.probes.servers import ServerSight, look_at, look_at_free_port, read_certificate_file
 from emberkeep.daemons.probes.storage import read_disk, try_storage
+from emberkeep.daemons.probes.versions import versions_here, versions_of, versions_of_standbys
 from emberkeep.daemons.probes.zookeeper import look_at_zookeeper
 from emberkeep.daemons.process_main import EXIT_OK, EXIT_USAGE
 from emberkeep.diagnosis.certificates import certificate_findings
@@ -70,13 +71,20 @@ from emberkeep.diagnosis.versions import NodeVersions, version_findings
 from emberkeep.diagnosis.zookeeper import zookeeper_findings
 from emberkeep.protocol.rest_cluster import ConfigurationEntry
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
-from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import find_java
 
 See = Callable[[str, int, str], Awaitable[ServerSight]]
 
 _MIB = 1024**2
 _AT_ONCE = 20  # servers that are looked at
+
+
+@dataclass
+class _Seen:
+    """What is judged once all has been looked at. ``releases``: of the registered JobManagers, by address."""
+
+    clocks: list[ClockReading] = field(default_factory=list)
+    releases: dict[str, str] = field(default_factory=dict)
 
 
 def main(arguments: list[str]) -> int:
@@ -98,21 +106,21 @@ def main(arguments: list[str]) -> int:
 
 async def _examine(configuration: Configuration, layout: StateLayout, url: str | None) -> Report:
     findings = await asyncio.to_thread(_machine, configuration, layout)
-    clocks: list[ClockReading] = []
+    seen = _Seen()
     runs = expected = False
     configuration = with_local_zookeeper(configuration, layout)
     if configuration[HA_TYPE] == "zookeeper":
-        findings += await _zookeeper(configuration, layout, clocks)
+        findings += await _zookeeper(configuration, layout, seen)
     endpoint, problem = _cluster(configuration, url)
     findings += problem
     if endpoint is not None:
         # An address in the configuration file is that of a cluster that may not have been started yet.
         expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
-        runs, found = await _running(endpoint, configuration, clocks, expected=expected)
+        runs, found = await _running(endpoint, configuration, seen, expected=expected)
         findings += found
     if not problem and not runs and not expected:
         findings += _future_ports(configuration)
-    return Report(findings=[*findings, *clock_findings(clocks)])
+    return Report(findings=[*findings, *clock_findings(seen.clocks)])
 
 
 def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]:
@@ -176,7 +184,7 @@ def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[
     return certificate_findings(read_certificate_file(path, reached), SystemClock().now_ms())
 
 
-async def _zookeeper(configuration: Configuration, layout: StateLayout, clocks: list[ClockReading]) -> list[Finding]:
+async def _zookeeper(configuration: Configuration, layout: StateLayout, seen: _Seen) -> list[Finding]:
     try:
         # Before the first start there is no token. It only signs the record that is tried, so any will do.
         has_token = await asyncio.to_thread(layout.token_file.exists)
@@ -184,7 +192,8 @@ async def _zookeeper(configuration: Configuration, layout: StateLayout, clocks: 
         facts, clock = await look_at_zookeeper(session_settings(configuration, token), zookeeper_layout(configuration))
     except EmberkeepError as error:
         return [_failure("zookeeper", "high-availability.zookeeper.*", error)]
-    clocks += [clock] if clock is not None else []
+    seen.clocks += [clock] if clock is not None else []
+    seen.releases = facts.releases
     return zookeeper_findings(facts)
 
 
@@ -212,7 +221,7 @@ def _future_ports(configuration: Configuration) -> list[Finding]:
 
 
 async def _running(
-    endpoint: Endpoint, configuration: Configuration, clocks: list[ClockReading], *, expected: bool
+    endpoint: Endpoint, configuration: Configuration, seen: _Seen, *, expected: bool
 ) -> tuple[bool, list[Finding]]:
     """Return whether a JobManager answers, and the findings about the cluster as seen from this machine."""
     ca = endpoint.ca if endpoint.url.startswith("https:") else None
@@ -234,15 +243,13 @@ async def _running(
         answering = [url for url, sight in zip(urls, sights, strict=True) if sight.port.state is PortState.ANSWERS]
         owner = f"JobManager: {SPARK_UI_PORT.key}"
         sights += await asyncio.gather(*(see(url.hostname or "", spark_ui_port, owner) for url in answering))
-    findings = _seen(sights, clocks)
+    findings = _judged(sights, seen)
     if not any(sight.port.state is PortState.ANSWERS for sight in sights):
         return False, findings
-    return True, [*findings, *await _nodes_of(endpoint, configuration, see, clocks)]
+    return True, [*findings, *await _nodes_of(endpoint, configuration, see, seen)]
 
 
-async def _nodes_of(
-    endpoint: Endpoint, configuration: Configuration, see: See, clocks: list[ClockReading]
-) -> list[Finding]:
+async def _nodes_of(endpoint: Endpoint, configuration: Configuration, see: See, seen: _Seen) -> list[Finding]:
     """Return the findings about what the leader reports, and about the task managers and their addresses."""
     try:
         async with RestClient(endpoint) as client:
@@ -263,24 +270,26 @@ async def _nodes_of(
             for each, (host, _, port) in zip(task_managers, addresses, strict=True)
         )
     )
-    findings = _seen(sights, clocks)
+    findings = _judged(sights, seen)
     for problem in (own.problem, own.blocklist_problem, own.storage_problem):
         if problem:
             findings.append(Finding(check="cluster", where=own.job_manager, severity=Severity.ERROR, what=problem))
     findings += _nodes(task_managers)
     findings += _lease(configuration, f"JobManager {own.job_manager}", settings)
     leader = NodeVersions(where=f"JobManager {own.job_manager}", emberkeep=own.version)
-    return [*findings, *version_findings(_versions_here(), leader, [_versions(each) for each in task_managers])]
+    standbys = versions_of_standbys(seen.releases, own.job_manager)
+    versions = version_findings(versions_here(), leader, [versions_of(each) for each in task_managers], standbys)
+    return [*findings, *versions]
 
 
-def _seen(sights: Sequence[ServerSight], clocks: list[ClockReading]) -> list[Finding]:
+def _judged(sights: Sequence[ServerSight], seen: _Seen) -> list[Finding]:
     findings = []
     for sight in sights:
         findings += port_findings(sight.port)
         if sight.certificate is not None:
             findings += certificate_findings(sight.certificate, SystemClock().now_ms())
         if sight.clock is not None:
-            clocks.append(sight.clock)
+            seen.clocks.append(sight.clock)
     return findings
 
 
@@ -298,17 +307,6 @@ def _lease(configuration: Configuration, leader: str, settings: Sequence[Configu
     leases = [float(each.value) for each in settings if each.key == key]
     facts = [LeaseFacts(option=key, where=leader, here=configuration[DRIVER_LEASE], leader=lease) for lease in leases]
     return [finding for each in facts for finding in lease_findings(each)]
-
-
-def _versions_here() -> NodeVersions:
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return NodeVersions(where="this machine", emberkeep=emberkeep.__version__, python=python, spark=spark_version())
-
-
-def _versions(each: TaskManagerSummary) -> NodeVersions:
-    own = each.emberkeep
-    where = f"task manager {each.id} on node {own.node_id}"
-    return NodeVersions(where=where, emberkeep=own.version, python=own.python, spark=own.spark, java=own.java)
 
 
 def _failure(check: str, where: str, error: EmberkeepError) -> Finding:

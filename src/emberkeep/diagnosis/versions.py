@@ -10,6 +10,7 @@ import msgspec
 from emberkeep.diagnosis.model import Finding, Severity
 
 CHECK: Final = "versions"
+_FINISH: Final = "finish the upgrade: a cluster runs with two releases only while it is upgraded"
 
 
 class NodeVersions(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,12 +24,19 @@ class NodeVersions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def version_findings(
-    here: NodeVersions, job_manager: NodeVersions | None, task_managers: Sequence[NodeVersions]
+    here: NodeVersions,
+    job_manager: NodeVersions | None,
+    task_managers: Sequence[NodeVersions],
+    standbys: Sequence[NodeVersions] = (),
 ) -> list[Finding]:
-    """Return what does not fit. ``here``: the clients on this machine. Slots are matched by Python and Spark."""
+    """Return what does not fit. ``here``: the clients on this machine. Slots are matched by Python and Spark.
+
+    ``job_manager``: the leader. ``standbys``: JobManagers that stand by.
+    """
     findings = []
     if job_manager is not None:
         findings.append(_job_manager(here, job_manager))
+        findings += [_standby(job_manager, each) for each in standbys]
     fit = [each for each in task_managers if (each.python, each.spark) == (here.python, here.spark)]
     for each in task_managers:
         differ = _differences(here, each)
@@ -61,6 +69,22 @@ def _job_manager(here: NodeVersions, job_manager: NodeVersions) -> Finding:
     )
 
 
+def _standby(leader: NodeVersions, standby: NodeVersions) -> Finding:
+    if not standby.emberkeep:
+        what = "an old release of Emberkeep, which does not report its version"
+    elif standby.emberkeep == leader.emberkeep:
+        return Finding(check=CHECK, where=standby.where, severity=Severity.OK, what=f"Emberkeep {standby.emberkeep}")
+    else:
+        what = f"Emberkeep {standby.emberkeep}"
+    return Finding(
+        check=CHECK,
+        where=standby.where,
+        severity=Severity.WARNING,
+        what=f"{what}; {leader.where} has {leader.emberkeep}",
+        fix=_FINISH,
+    )
+
+
 def _other_releases(job_manager: NodeVersions, task_managers: Sequence[NodeVersions]) -> list[Finding]:
     """Return task managers with another Emberkeep than the leader. Those of old releases do not report theirs."""
     return [
@@ -69,7 +93,7 @@ def _other_releases(job_manager: NodeVersions, task_managers: Sequence[NodeVersi
             where=each.where,
             severity=Severity.WARNING,
             what=f"Emberkeep {each.emberkeep}; {job_manager.where} has {job_manager.emberkeep}",
-            fix="finish the upgrade: a cluster runs with two releases only while it is upgraded",
+            fix=_FINISH,
         )
         for each in task_managers
         if each.emberkeep not in ("", job_manager.emberkeep)

@@ -31,12 +31,14 @@ class ZooKeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     ``record_bytes``: the size of the record that was tried, which is the largest that Emberkeep writes.
     ``record_problem``: why it could not be written and read; "" if it could. None: not tried.
+    ``releases``: the version of Emberkeep of each JobManager that is registered, by address; "" if it does not say.
     """
 
     servers: tuple[ServerFacts, ...]
     wanted_ms: int
     record_bytes: int = 0
     record_problem: str | None = None
+    releases: dict[str, str] = {}
 
 
 def zookeeper_findings(facts: ZooKeeperFacts) -> list[Finding]:

@@ -254,6 +254,18 @@ def test_versions() -> None:
     assert "this machine has Python 3.11" in version_findings(HERE, None, [node("3.12")])[0].what
 
 
+def test_a_job_manager_that_stands_by_must_have_the_leaders_release() -> None:
+    leader = NodeVersions(where="leader", emberkeep="1")
+    standbys = [NodeVersions(where=f"standby {each}", emberkeep=each) for each in ("1", "2", "")]
+    found = version_findings(HERE, leader, [], standbys)
+    assert severities(found) == [OK, OK, WARNING, WARNING]
+    assert [finding.what for finding in found[2:]] == [
+        "Emberkeep 2; leader has 1",
+        "an old release of Emberkeep, which does not report its version; leader has 1",
+    ]
+    assert all(finding.fix.startswith("finish the upgrade") for finding in found[2:])
+
+
 def test_a_report_is_as_bad_as_its_worst_finding() -> None:
     def finding(severity: Severity, where: str = "x") -> Finding:
         return Finding(check="c", where=where, severity=severity, what="w")

@@ -78,6 +78,7 @@ REGISTERED = RegisteredAddress(
     process=ProcessIdentity(pid=4711, start_ticks=99, boot_id="b"),
     processes="pid:[1]",
 )
+REGISTERED_WITH_RELEASE = msgspec.structs.replace(REGISTERED, release="0.2.0")
 LEADER_OF_EPOCH = LeaderRecord(address="127.0.0.1:8081", life="a", epoch=7)
 SIGNER = RecordSigner(signing_key("token"))
 MARKS = (Mark(job_id=JobId("1" * 32), kind=Kind.CHECKPOINTS, since_ms=1_700_000_000_000, ended=True),)
@@ -477,6 +478,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_node(REGISTERED)),
         lambda path: decode_node(path.read_bytes(), RegisteredAddress, where="address"),
         REGISTERED,
+    ),
+    "job-manager-address-with-release": Format(
+        lambda path: path.write_bytes(encode_node(REGISTERED_WITH_RELEASE)),
+        lambda path: decode_node(path.read_bytes(), RegisteredAddress, where="address"),
+        REGISTERED_WITH_RELEASE,
     ),
 }
 

@@ -70,13 +70,17 @@ class LatchRecord(Compatible, frozen=True, kw_only=True):
 
 
 class RegisteredAddress(Compatible, frozen=True, kw_only=True):
-    """Persisted at each JobManager's address: the process that registered it. ``processes``: its pid namespace."""
+    """Persisted at each JobManager's address: the process that registered it. ``processes``: its pid namespace.
+
+    ``release``: its version of Emberkeep; "" from releases that do not write it.
+    """
 
     address: str
     name: str
     host: str
     process: ProcessIdentity
     processes: str
+    release: str = ""
 
 
 class KeyNode(Compatible, frozen=True, kw_only=True):

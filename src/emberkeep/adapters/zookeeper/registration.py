@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import structlog
 
+from emberkeep import __version__
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
@@ -34,6 +35,7 @@ def own_registration(address: str, name: str) -> RegisteredAddress:
         host=socket.gethostname(),
         process=own_identity(),
         processes=_process_namespace(),
+        release=__version__,
     )
 
 

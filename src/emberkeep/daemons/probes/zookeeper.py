@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 import ssl
@@ -13,9 +14,10 @@ import msgspec
 
 from emberkeep.adapters.zookeeper.access.encrypted_connections import encrypted_context
 from emberkeep.adapters.zookeeper.access.settings import SessionSettings
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
+from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.tls.links import handshake_failure
 from emberkeep.blocklist.tracker import LIST_BYTES
 from emberkeep.diagnosis.clocks import ClockReading
@@ -37,8 +39,9 @@ async def look_at_zookeeper(
     facts = ZooKeeperFacts(servers=tuple(servers), wanted_ms=round(settings.session_timeout * 1000))
     if all(each.problem for each in servers):
         return facts, None
-    problem, clock = await _record(settings, layout)
-    return msgspec.structs.replace(facts, record_bytes=RECORD_BYTES, record_problem=problem), clock
+    problem, clock, releases = await _record(settings, layout)
+    facts = msgspec.structs.replace(facts, record_bytes=RECORD_BYTES, record_problem=problem, releases=releases)
+    return facts, clock
 
 
 async def look_at_server(settings: SessionSettings, address: str) -> ServerFacts:
@@ -100,8 +103,11 @@ def _host_and_port(address: str) -> tuple[str, str]:
     return host.strip("[]"), port
 
 
-async def _record(settings: SessionSettings, layout: ZooKeeperLayout) -> tuple[str, ClockReading | None]:
-    """Write and read an ephemeral node of the largest size. Return the problem, or "", and the ensemble's clock."""
+async def _record(
+    settings: SessionSettings, layout: ZooKeeperLayout
+) -> tuple[str, ClockReading | None, dict[str, str]]:
+    """Write and read an ephemeral node of the largest size. Return the problem, or "", the ensemble's clock, and the
+    releases of JobManagers."""
     session = ZooKeeperSession(settings)
     session.start()
     try:
@@ -121,13 +127,31 @@ async def _record(settings: SessionSettings, layout: ZooKeeperLayout) -> tuple[s
             )
             problem = "" if node.unchecked == data else "what was read is not what was written"
             await session.delete(path)
-            return problem, clock
+            return problem, clock, await _releases(session, layout)
     except TimeoutError:
-        return f"no reply within {2 * _SECONDS:g} s", None
+        return f"no reply within {2 * _SECONDS:g} s", None, {}
     except EmberkeepError as error:
-        return error.message, None
+        return error.message, None, {}
     finally:
         await session.close()
+
+
+async def _releases(session: ZooKeeperSession, layout: ZooKeeperLayout) -> dict[str, str]:
+    """Return the releases of the registered JobManagers by address; "" of one that does not write it.
+
+    Records that cannot be read are left out, and so are those that this token does not prove.
+    """
+    found: dict[str, str] = {}
+    if not await session.exists(layout.addresses):
+        return found
+    for name in await session.children(layout.addresses):
+        path = f"{layout.addresses}/{name}"
+        node = await session.find(path)
+        with contextlib.suppress(NotAuthentic, Fatal):
+            if node is not None:
+                record = decode_node(node.data, RegisteredAddress, where=path)
+                found[record.address] = record.release
+    return found
 
 
 async def _existing(session: ZooKeeperSession, path: str) -> str:
