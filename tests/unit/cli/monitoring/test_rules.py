@@ -11,8 +11,11 @@ from typing import Any
 import yaml
 
 from emberkeep.cli.monitoring.commands import RULES, files_to_export
+from emberkeep.watchdog.model import AlarmKind
 from tests.unit.cli.monitoring.promtool import promtool
+from tests.unit.rest.metrics.sample_scrape import sample_families
 
+ADDED_BY_PROMETHEUS = ("instance", "exported_job")  # the second one where the scrape lacks honor_labels
 SERIES = Path(__file__).with_name("emberkeep.rules.test.yml")
 RUNBOOK = Path(__file__).parents[4] / "docs" / "runbook.md"
 
@@ -47,6 +50,23 @@ def test_each_alert_is_tested_while_it_is_raised_and_while_it_is_not() -> None:
         for case in test["alert_rule_test"]:
             raised.setdefault(case["alertname"], set()).add(bool(case["exp_alerts"]))
     assert raised == {rule["alert"]: {True, False} for rule in rules()}
+
+
+def test_recorded_series_have_the_names_and_labels_that_a_leader_exposes() -> None:
+    """A rule that is tested with other labels than those of the metric would never fire."""
+    known = {family.name: set(family.labels) | set(ADDED_BY_PROMETHEUS) for family in sample_families()}
+    for test in yaml.safe_load(SERIES.read_text())["tests"]:
+        for series in test["input_series"]:
+            name, _, text = series["series"].partition("{")
+            labels = set(re.findall(r"(\w+)=", text))
+            stem = name.removesuffix("_bucket")
+            assert stem in known, series["series"]
+            assert labels <= known[stem] | ({"le"} if stem != name else set()), series["series"]
+
+
+def test_each_alarm_of_the_watchdog_has_a_rule() -> None:
+    kinds = re.findall(r'emberkeep_alarm\{kind="([\w-]+)"', files_to_export()[RULES])
+    assert sorted(kinds) == sorted(kind.value for kind in AlarmKind)
 
 
 def test_each_alert_has_a_section_in_the_runbook_and_each_section_an_alert() -> None:
