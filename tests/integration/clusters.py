@@ -73,6 +73,21 @@ class Cluster:
         """By name: "jobmanager" or a task manager's id."""
         return next(daemon for daemon in self.record.daemons if daemon.name == name)
 
+    def leader(self) -> tuple[str, DaemonRecord]:
+        """Address and record of the JobManager that leads, once one does."""
+
+        def look() -> tuple[str, DaemonRecord] | None:
+            try:
+                address = self.ask(lambda client: client.overview()).emberkeep.job_manager
+            except RetryLater:
+                return None
+            record = self.record
+            urls = (record.url, *record.standby_urls)
+            addresses = {urlsplit(url).netloc: daemon for url, daemon in zip(urls, record.job_managers, strict=True)}
+            return (address, addresses[address]) if addresses[address].is_running else None
+
+        return until(look, "a JobManager leads")
+
     def kill(self, name: str) -> None:
         """SIGKILL to a daemon."""
         daemon = self.daemon(name)

@@ -35,9 +35,10 @@ class StepKiller:
     Requests fail from then on until ``go_on``.
     """
 
-    def __init__(self, chosen: Callable[[str], bool] = lambda step: True) -> None:
-        """``chosen``: at which steps it may strike."""
+    def __init__(self, chosen: Callable[[str], bool] = lambda step: True, *, until_running: bool = True) -> None:
+        """``chosen``: at which steps it may strike. ``until_running``: it is over once the client's job runs."""
         self._chosen = chosen
+        self._until_running = until_running
         self.url = ""
         self.target = ""
         self.kill: Callable[[], None] = lambda: None
@@ -123,7 +124,8 @@ class StepKiller:
     def _learn(self, request: web.Request, status: int, content: bytes) -> None:
         if request.method == "GET" and status == 200 and _JOB.fullmatch(request.path.removeprefix("/v1")):
             self._state = msgspec.json.decode(content, type=_State).state
-            self.over = self.over or self._state not in ("CREATED", "INITIALIZING", "RESTARTING")
+            runs = self._state not in ("CREATED", "INITIALIZING", "RESTARTING")
+            self.over = self.over or (runs and self._until_running)
 
     def _strikes_later(self, step: str) -> bool:
         return self._chosen(step) and not (self.over or self.struck.is_set() or step in self.steps)

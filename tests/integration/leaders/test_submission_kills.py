@@ -7,12 +7,9 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from emberkeep.base.errors import RetryLater
-from emberkeep.client.clusters.cluster_file import DaemonRecord
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
@@ -37,32 +34,16 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
-def leader(cluster: Cluster) -> tuple[str, DaemonRecord]:
-    """Address and record of the one that leads."""
-
-    def look() -> tuple[str, DaemonRecord] | None:
-        try:
-            address = cluster.ask(lambda client: client.overview()).emberkeep.job_manager
-        except RetryLater:
-            return None
-        record = cluster.record
-        urls = (record.url, *record.standby_urls)
-        addresses = {urlsplit(url).netloc: daemon for url, daemon in zip(urls, record.job_managers, strict=True)}
-        return (address, addresses[address]) if addresses[address].is_running else None
-
-    return until(look, "a JobManager leads")
-
-
 def run_once(cluster: Cluster, killer: StepKiller, number: signal.Signals) -> bool:
     """Run a job while ``killer`` sends the leader a signal at a new step. False when no such step was left."""
-    address, leading = leader(cluster)
+    address, leading = cluster.leader()
     killer.next_run(address, lambda: os.kill(leading.identity.pid, number))
     before = len(cluster.ask(lambda client: client.jobs()))
     running = cluster.shell.start("run", "--url", killer.url, *SMALL, "app.py", *ARGUMENTS)
     until(lambda: killer.struck.is_set() or running.process.poll() is not None, lambda: str(running))
     if killer.struck.is_set():
         until(lambda: not leading.is_running, "the leader is gone")
-        killer.go_on(leader(cluster)[0])
+        killer.go_on(cluster.leader()[0])
     ended = running.wait()
     assert (ended.code, ended.out) == (0, "ran\n"), f"after {killer.steps[-1:]}: {ended}"
     assert len(cluster.ask(lambda client: client.jobs())) == before + 1, killer.steps[-1:]
