@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.watchdog.model import AlarmKind
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.jobs.webhook_receiver import SECRET, Receiver, receiving
@@ -29,6 +29,68 @@ HANG = """def store(frame, number):
 # The first batch of an attempt is cold; the others take well below a second, even on a busy machine below 10 s.
 WATCHED = ("-D", "watchdog.commit.min-time=10s", "-D", "watchdog.commit.first-time=2min")
 QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
+# Arguments: a directory. In a batch it reads at most as many numbers as the file "pace" says, up to that in "arrived".
+# It says as Kafka does how far it could read. All numbers stay in the state.
+NUMBERS = """
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+place = Path(sys.argv[1])
+
+@dataclass
+class Span(InputPartition):
+    first: int
+    end: int
+
+class Reader(DataSourceStreamReader):
+    def __init__(self, place):
+        self._place = Path(place)
+
+    def _said(self, name):
+        return int((self._place / name).read_text())
+
+    def initialOffset(self):
+        return {"read": 0}
+
+    def latestOffset(self, start, limit):
+        return {"read": max(start["read"], min(start["read"] + self._said("pace"), self._said("arrived")))}
+
+    def reportLatestOffset(self):
+        return {"read": self._said("arrived")}
+
+    def partitions(self, start, end):
+        return [Span(start["read"], end["read"])] if start != end else []
+
+    def read(self, partition):
+        return ((number,) for number in range(partition.first, partition.end))
+
+class Numbers(DataSource):
+    @classmethod
+    def name(cls):
+        return "numbers"
+
+    def schema(self):
+        return "value long"
+
+    def streamReader(self, schema):
+        return Reader(self.options["place"])
+
+spark = SparkSession.builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+spark.dataSource.register(Numbers)
+numbers = spark.readStream.format("numbers").option("place", str(place)).load().dropDuplicates(["value"])
+query = numbers.writeStream.queryName("numbers").trigger(processingTime="500 milliseconds").format("noop").start()
+while not (place / "finish").exists() and not query.awaitTermination(0.3):
+    pass
+query.stop()
+"""
+# The times and bounds of the alarms, so that a test need not wait for minutes.
+LOW_BOUNDS = (
+    *("-D", "watchdog.backlog.growing-for=3s", "-D", "watchdog.backlog.min-rows=100"),
+    *("-D", "watchdog.state.max-rows=50", "-D", "watchdog.restarts.max=1"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +161,20 @@ def metric(cluster: Cluster, job_id: JobId) -> list[str]:
     return [f"{each['query']} {each['kind']} {each['value']}" for each in labels]
 
 
+def say(place: Path, name: str, number: int) -> None:
+    """Replace a file that the source of the stream reads."""
+    aside = place / f"{name}.new"
+    aside.write_text(str(number))
+    aside.rename(place / name)
+
+
 def notices(receiver: Receiver, job_id: JobId) -> list[tuple[str, Any, Any]]:
     return [(event["event"], event["alarm"], event["query"]) for event in receiver.events(job_id)]
 
 
 RAISED, CLEARED = ("alarm-raised", "no-commit", "counts"), ("alarm-cleared", "no-commit", "counts")
 DETAILS = {"kind": "no-commit", "query": "counts"}
+ALARMS = (("backlog", "numbers"), ("state", "numbers"), ("restarts", ""))
 
 
 def test_an_alarm_is_raised_everywhere_and_cleared_when_the_stream_goes_on(
@@ -154,4 +224,46 @@ def test_a_stream_that_hangs_is_restarted_if_its_job_asks_for_it(
     assert notices(receiver, job_id) == [RAISED, ("job-restarting", "", ""), CLEARED, ended]
     (restart,) = (event for event in receiver.events(job_id) if event["event"] == "job-restarting")
     assert "watchdog" in restart["message"]
+    assert receiver.forged == []
+
+
+def test_a_backlog_a_large_state_and_restarts_are_seen_in_what_spark_reports(
+    cluster: Cluster, receiver: Receiver, tmp_path: Path
+) -> None:
+    script = tmp_path / "numbers.py"
+    script.write_text(NUMBERS)
+    for name in ("pace", "arrived"):
+        say(tmp_path, name, 10)
+    job_id = cluster.submit(script, *WATCHED, *LOW_BOUNDS, *QUICK_RESTART, arguments=(str(tmp_path),))
+
+    def shows(*expected: tuple[AlarmKind, str]) -> None:
+        until(lambda: sorted(alarms(cluster, job_id), key=str) == sorted(expected, key=str), lambda: story(job_id))
+        kinds = sorted(f"{query} {kind.value} 1.0" for kind, query in expected)
+        until(lambda: sorted(metric(cluster, job_id)) == kinds, lambda: story(job_id))
+
+    def story(job_id: JobId) -> str:
+        return f"{alarms(cluster, job_id)}\n{cluster.job(job_id).emberkeep.queries}\n{cluster.story(job_id)}"
+
+    cluster.wait_for(job_id, lambda job: [query.state_rows for query in job.emberkeep.queries] == [10], "10 are read")
+    assert alarms(cluster, job_id) == []
+    say(tmp_path, "arrived", 2000)
+    shows((AlarmKind.BACKLOG, "numbers"), (AlarmKind.STATE, "numbers"))
+    say(tmp_path, "pace", 2000)
+    shows((AlarmKind.STATE, "numbers"))
+    for attempt in (1, 2):
+        kill_process(cluster.wait_for_driver(job_id, attempt))
+    cluster.wait_for_driver(job_id, attempt=3)
+    shows((AlarmKind.RESTARTS, ""), (AlarmKind.STATE, "numbers"))
+
+    (tmp_path / "finish").touch()
+    cluster.wait_for_end(job_id)
+    # Each was raised once and cleared once, in all places.
+    changes = [(change, kind, query) for kind, query in ALARMS for change in ("alarm-raised", "alarm-cleared")]
+    told = [(event, *details.values()) for event, details in events(cluster, job_id)]
+    assert sorted(told) == sorted(changes)
+
+    def noticed() -> list[tuple[str, Any, Any]]:
+        return sorted(each for each in notices(receiver, job_id) if each[0].startswith("alarm-"))
+
+    until(lambda: noticed() == sorted(changes), lambda: str(noticed()))
     assert receiver.forged == []
