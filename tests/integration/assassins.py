@@ -15,6 +15,7 @@ from emberkeep.adapters.zookeeper.access.signatures import content_of
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node
 from emberkeep.base.errors import Fatal
 from emberkeep.client.clusters.cluster_file import ClusterRecord
+from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from tests.integration.clusters import kill_process
 from tests.integration.conditions import DEADLINE
 
@@ -26,12 +27,12 @@ STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts, "cancel": LAYOUT.attem
 class Assassin:
     """Use as ``with``; it strikes once. Only jobs that come meanwhile count."""
 
-    def __init__(self, record: ClusterRecord, victim: int, step: str) -> None:
-        """``victim``: the leader's pid."""
+    def __init__(self, record: ClusterRecord, victim: int, step: str, place: str = "") -> None:
+        """``victim``: the leader's pid. ``place``: parent of the nodes that it looks at; "": that of the step."""
         self._kazoo = member_of(record)
         self._victim = victim
         self._step = step
-        self._place = STEPS[step]
+        self._place = place or STEPS[step]
         self._known: set[str] = set()
         self._done = threading.Event()
 
@@ -74,6 +75,19 @@ class Assassin:
         if not self._done.is_set():
             kill_process(self._victim)
             self._done.set()
+
+
+class UpgradeAssassin(Assassin):
+    """Strikes at the moment that ZooKeeper holds an upgrade in this phase."""
+
+    def __init__(self, record: ClusterRecord, victim: int, phase: UpgradePhase) -> None:
+        super().__init__(record, victim, phase.value, LAYOUT.upgrades)
+        self._phase = phase
+
+    def _look_at(self, data: bytes | None, stat: object) -> None:
+        del stat
+        if data and decode_node(content_of(data), Upgrade, where=self._place).phase is self._phase:
+            self._strike()
 
 
 def member_of(record: ClusterRecord) -> KazooClient:
