@@ -20,8 +20,10 @@ import structlog
 
 from bench.commands import end
 from bench.stub_node import StubShape, stub_nodes
+from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.ids import JobId
+from emberkeep.daemons.local_zookeeper import with_local_zookeeper
 
 _GROUP = 10  # nodes that share a session: ZooKeeper allows 60 sessions from one address by default
 
@@ -72,10 +74,15 @@ def stub_cluster(order: Order) -> Iterator[StubCluster]:
         yield StubCluster(process)
     finally:
         end(process)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
 
 
 async def _run(order: Order) -> None:
     configuration = load_configuration(environ={}, definitions=order.definitions)
+    # With the state directory of `cluster up --ha`, its ZooKeeper.
+    configuration = with_local_zookeeper(configuration, state_layout(configuration, {}))
     accepted: Counter[JobId] = Counter()
     async with AsyncExitStack() as stack:
         nodes = []

@@ -34,6 +34,8 @@ from emberkeep.protocol.messages import (
     DriverReport,
     JobMasterReply,
     JobMasterStatus,
+    ListLogs,
+    LogsListed,
     Message,
     ProcessState,
     ReportNow,
@@ -109,6 +111,8 @@ class StubNode:
         if isinstance(request, ReportNow) and request.job_id in self._drivers:
             self._drivers[request.job_id][1].link.wake()
             return Ack()
+        if isinstance(request, ListLogs):
+            return LogsListed(logs=())
         raise InvalidInput(f"this task manager has no processes and refuses {type(request).__name__}")
 
     def _allocate(self, request: AllocateSlot) -> Message:
