@@ -217,13 +217,17 @@ class HttpCalls:
             )
         except aiohttp.WSServerHandshakeError as error:
             refusal = error.status
+            headers: Mapping[str, str] = {} if error.headers is None else error.headers
         except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(self._endpoint, error) from error
         # aiohttp does not read why a WebSocket is refused. A plain request is refused for the same reason, if for any.
         answer = await self._send(url, Request("GET", path), Tries())
         if answer.status == refusal:
             _raise(answer, "GET", url)
-        raise _error(refusal, f"the JobManager refuses the WebSocket (HTTP status {refusal})", None, None)
+        message = f"the JobManager refuses the WebSocket (HTTP status {refusal})"
+        if _is_over_quota(refusal, headers):
+            raise OverQuota(message, hint="there are too many of them: try again", seconds=_retry_after(headers))
+        raise _error(refusal, message, None, None)
 
 
 def decode(answer: HttpReply, kind: type[T]) -> T:
@@ -279,14 +283,19 @@ def _raise(answer: HttpReply, method: str, url: str) -> NoReturn:
         pass
     else:
         message, hint, where = problem.detail, problem.hint, problem.field
-    if answer.status == HTTPStatus.TOO_MANY_REQUESTS and "WWW-Authenticate" not in answer.headers:
-        raise OverQuota(message, hint=hint, seconds=_retry_after(answer))
+    if _is_over_quota(answer.status, answer.headers):
+        raise OverQuota(message, hint=hint, seconds=_retry_after(answer.headers))
     raise _error(answer.status, message, hint, where)
 
 
-def _retry_after(answer: HttpReply) -> float:
+def _is_over_quota(status: int, headers: Mapping[str, str]) -> bool:
+    """True if an answer refuses a request that is one too many, rather than a token that was wrong too often."""
+    return status == HTTPStatus.TOO_MANY_REQUESTS and "WWW-Authenticate" not in headers
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
     """Return the seconds in the header Retry-After; 1 if the header is missing or unusable."""
-    text = answer.headers.get("Retry-After", "")
+    text = headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdecimal() else 1.0
 
 

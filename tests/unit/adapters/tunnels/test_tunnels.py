@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.tunnels import driver_side
 from emberkeep.adapters.tunnels.driver_side import ServerPlace, tunnel_routes
-from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.errors import Absent, Conflict, OverQuota, RetryLater
+from emberkeep.base.identity import Identity
 from emberkeep.base.ids import JobId
 from emberkeep.base.tunnels import CHUNK
 from emberkeep.client.doors import connect_address
@@ -23,6 +26,7 @@ from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
+from emberkeep.rest.jobs import connect
 from tests.unit.rest.fake_gateway import FakeGateway, job_view
 from tests.unit.rest.server import TOKEN, Site, running_site
 from tests.unit.security.callers.test_owners_and_namespaces import TokenPerName, owned
@@ -143,6 +147,48 @@ async def test_the_server_of_another_submitter_is_refused_with_the_reason(tmp_pa
     ):
         with pytest.raises(NotAuthorised, match=f"job {JOB} was submitted by 'alice'; 'carol' has the role submitter"):
             await client.connect.tunnel(JOB)
+
+
+class Revocable(TokenPerName):
+    revoked = False
+
+    def identify(self, credential: str) -> Identity | str:
+        return "revoked" if self.revoked else super().identify(credential)
+
+
+async def test_a_tunnel_ends_with_the_token_that_opened_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connect, "_LOOK_SECONDS", 0.01)
+    gateway, tokens = FakeGateway(), Revocable()
+    async with (
+        asyncio.timeout(60),
+        echoing() as port,
+        driver(lambda: ServerPlace(port, KEY)) as address,
+        running_site(tmp_path, gateway, tokens=tokens) as site,
+        RestClient(Endpoint(site.base, "token-of-alice"), patience=0.0) as client,
+    ):
+        job = owned(JOB, "connect", "alice", "flights")
+        gateway.add(msgspec.structs.replace(job, job_master=address))
+        _, tunnel = await client.connect.tunnel(JOB)
+        await tunnel.write(b"x")
+        assert await tunnel.read() == b"x"
+        tokens.revoked = True
+        assert await tunnel.read() == b""
+        await tunnel.close()
+
+
+async def test_a_driver_takes_a_bounded_number_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_side, "MOST_TUNNELS", 1)
+    async with (
+        asyncio.timeout(60),
+        echoing() as port,
+        driver(lambda: ServerPlace(port, KEY)) as address,
+        site_with(tmp_path, address) as (_, client),
+    ):
+        _, first = await client.connect.tunnel(JOB)
+        with pytest.raises(OverQuota):
+            await client.connect.tunnel(JOB)
+        await first.close()
+        assert await first_token(partial(client.connect.tunnel, JOB), 60.0) == KEY
 
 
 async def test_a_client_that_stays_does_not_hold_up_the_end_of_its_driver(tmp_path: Path) -> None:
