@@ -6,6 +6,7 @@ import asyncio
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import BlocksLeft, ExecutorDemand, SparkQuestions, SparkView
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import NOTHING_DONE
 
@@ -22,6 +23,7 @@ class FakeSpark:
         self.cordoned: frozenset[ExecutorId] = frozenset()
         self.left: dict[ExecutorId, BlocksLeft] = {}  # blocks on executors; unknown for others
         self.work = NOTHING_DONE
+        self.flows: tuple[FlowProgress, ...] = ()
         self.reports: list[ProgressRecord] = []  # of streaming queries
         self.demanded: ExecutorDemand | None = None  # what dynamic allocation wants
         self.resizes: list[
@@ -45,6 +47,7 @@ class FakeSpark:
             blocks={key: self.left.get(key, BlocksLeft()) for key in asked.leaving | self.cordoned},
             queries=(),
             work=self.work,
+            flows=self.flows,
             reports=tuple(one for one in self.reports if one.triggered_ms > asked.reported.get(one.run_id, -1)),
         )
 

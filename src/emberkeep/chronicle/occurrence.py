@@ -35,6 +35,7 @@ class What(StrEnum):
     EXECUTORS_ENDED = "executors-ended"
     EXECUTORS_SCALED = "executors-scaled"  # dynamic allocation has changed their number
     SLOTS_RECLAIMED = "slots-reclaimed"  # it gives slots back to others
+    FLOW = "flow"  # a flow of a pipeline has another state: see the details ``flow`` and ``state``
     EXCEPTION = "exception"  # a failure that the attempt has survived
     REQUESTED = "requested"  # a savepoint, a stop or a move
     SAVEPOINT = "savepoint"
@@ -83,6 +84,7 @@ MINOR: Final = frozenset(
         What.EXECUTORS_ENDED,
         What.EXECUTORS_SCALED,
         What.SLOTS_RECLAIMED,
+        What.FLOW,
         What.PERIODIC_SAVEPOINT,
         What.PERIODIC_SAVEPOINT_FAILED,
         What.SAVEPOINT_RETIRED,

@@ -45,6 +45,7 @@ from emberkeep.jobmaster.scaling.demand_watch import DemandWatch
 from emberkeep.jobmaster.spark_watch import SparkWatch
 from emberkeep.jobmaster.status import AttemptStatus
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.machine import StepDone, StepFailed
@@ -187,15 +188,17 @@ class JobMaster(Actor):
         self._autoscaling.follow(application)
 
     @told
-    def application_stopping(self, times: FirstTimes = NO_TIMES, work: AttemptWork | None = None) -> None:
+    def application_stopping(
+        self, times: FirstTimes = NO_TIMES, work: AttemptWork | None = None, flows: tuple[FlowProgress, ...] = ()
+    ) -> None:
         """Ask for nothing new: the SparkContext begins to stop, and its executors end with it.
 
         ``times``: what it did first; a short application may not have been asked before. ``work``: what the attempt has
-        done; None if Spark did not answer.
+        done; None if Spark did not answer. ``flows``: of the pipeline that it has run.
         """
         self._note_times(times)
         if work is not None:
-            self._status.application_stopping(work)
+            self._status.application_stopping(work, flows)
             self.link.wake()
         self._decide(pool.ApplicationStopping())
 

@@ -10,6 +10,7 @@ from emberkeep.autoscale.model import AutoscaleSettings
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
@@ -105,6 +106,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
     times: FirstTimes = NO_TIMES
     reports: tuple[ProgressRecord, ...] = ()  # progress of streaming queries that is new
+    flows: tuple[FlowProgress, ...] = ()  # of a declarative pipeline
 
 
 class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):

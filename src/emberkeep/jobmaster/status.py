@@ -11,6 +11,7 @@ from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.totals import TotalsOfQueries
 from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
@@ -44,6 +45,7 @@ class AttemptStatus:
         self._tasks = TaskCounts()
         self._sequence = 0
         self._scaling: Scaling | None = None
+        self._flows: tuple[FlowProgress, ...] = ()
 
     def see(self, view: SparkView | None) -> None:
         """Note Spark's newest state. ``view``: None while no SparkContext is up."""
@@ -52,6 +54,7 @@ class AttemptStatus:
             self._work = ended(self._work)
         else:
             self._work = view.work
+            self._flows = view.flows
             self._checkpoints.see(view.commits)
             self._totals.see({query.id for query in view.queries}, view.reports)
 
@@ -89,9 +92,10 @@ class AttemptStatus:
             return reclaim
         return msgspec.structs.replace(reclaim, ceiling=max(reclaim.ceiling, self._least_slots, 1))
 
-    def application_stopping(self, work: AttemptWork) -> None:
+    def application_stopping(self, work: AttemptWork, flows: tuple[FlowProgress, ...]) -> None:
         """Note what the attempt has done until now. Nothing new begins before another application."""
         self._work = work
+        self._flows = flows
 
     def note_lost(self, lost: RemoveExecutor, now_ms: int) -> None:
         """Note an executor that ended abnormally."""
@@ -153,6 +157,7 @@ class AttemptStatus:
             least_slots=0 if pool.requirement is None or pool.stopping else self._least_slots,
             reclaim=None if pool.ceiling is None else pool.reclaim,
             given_back=pool.given_back,
+            flows=self._flows,
         )
 
 

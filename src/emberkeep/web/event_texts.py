@@ -37,6 +37,7 @@ _OF_JOBS: Final = frozenset(
         What.EXECUTORS_ENDED,
         What.EXECUTORS_SCALED,
         What.SLOTS_RECLAIMED,
+        What.FLOW,
         What.EXCEPTION,
         What.REQUESTED,
         What.SAVEPOINT,
@@ -102,12 +103,17 @@ _TONES_OF_UPGRADES: Final[Mapping[str, str]] = {
 }
 
 
+_TONES_OF_FLOWS: Final[Mapping[str, str]] = {"RUNNING": "running", "COMPLETED": "finished", "FAILED": "failed"}
+
+
 def event_tone(occurrence: Occurrence) -> str:
     """Return the class of the colour in which a type of event is shown."""
     if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", "canceled"):
         return "failed"
     if occurrence.what == What.UPGRADE:
         return _TONES_OF_UPGRADES.get(occurrence.details.get("phase", ""), "waiting")
+    if occurrence.what == What.FLOW:
+        return _TONES_OF_FLOWS.get(occurrence.details.get("state", ""), "waiting")
     return _TONES.get(occurrence.what, "cancelled")
 
 

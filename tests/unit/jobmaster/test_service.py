@@ -28,6 +28,7 @@ from emberkeep.jobmaster.ports import Application, FirstTimes
 from emberkeep.jobmaster.progress_keeper import PAUSE
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.history import QueryHistory, Selection
 from emberkeep.jobs.progress.trend import TrendUnit
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
@@ -1022,6 +1023,25 @@ def test_what_the_attempt_has_done_outlives_its_application(run: Run) -> None:
         await asyncio.sleep(3 * INTERVAL)
         assert bench.status().work == last
         assert (bench.status().active_tasks, bench.status().completed_tasks) == (0, 9)
+
+    run(story)
+
+
+def test_the_flows_of_a_pipeline_are_reported_up_to_the_last_event(run: Run) -> None:
+    def flow(state: str) -> FlowProgress:
+        return FlowProgress(name="orders", state=state, changed_ms=1, message="")
+
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        bench.service.master.application_started(application())
+        bench.spark.flows = (flow("RUNNING"),)
+        await bench.until(lambda: bench.status().flows == (flow("RUNNING"),))
+        bench.service.master.application_stopping(work=AttemptWork(), flows=(flow("COMPLETED"),))
+        bench.spark.is_up = False
+        bench.service.master.application_stopped()
+        await bench.until(lambda: bench.status().flows == (flow("COMPLETED"),))
+        await asyncio.sleep(3 * INTERVAL)
+        assert bench.status().flows == (flow("COMPLETED"),)
 
     run(story)
 

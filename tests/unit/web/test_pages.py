@@ -20,6 +20,7 @@ from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import Scaling
 from emberkeep.slots.model import Reclaim
@@ -379,6 +380,23 @@ async def test_a_job_shows_what_it_gives_back(site: Site, ceiling: int, told: st
     site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, reclaim=order))
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
     assert f"It gives {told}: job 7 waits." in page
+
+
+async def test_a_pipeline_shows_its_flows_and_why_one_failed(site: Site) -> None:
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    flows = (
+        FlowProgress(name="shop.orders", state="COMPLETED", changed_ms=1_700_000_000_000, message="as planned"),
+        FlowProgress(name=EVIL, state="FAILED", changed_ms=1_700_000_000_000, message=f"no column {EVIL}"),
+    )
+    assert "<h2>Flows</h2>" not in (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, flows=flows))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "<h2>Flows</h2>" in page
+    assert "shop.orders" in page
+    assert "no column" in page
+    assert "as planned" not in page
+    assert EVIL not in page
 
 
 async def test_a_job_shows_its_periodic_savepoints(site: Site) -> None:

@@ -76,6 +76,7 @@ from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
+from emberkeep.spark.doors.flows import known_flows
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.exception_text import in_one_line
@@ -274,7 +275,8 @@ class JobMasterThread:
 
     def application_stopping(self) -> None:
         times, work = self._bridge.first_times(), self._bridge.work()
-        self._call(lambda master: master.application_stopping(times, work))
+        flows = known_flows()
+        self._call(lambda master: master.application_stopping(times, work, flows))
 
     def application_stopped(self) -> None:
         self._call(lambda master: master.application_stopped())

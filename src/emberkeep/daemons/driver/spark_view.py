@@ -13,6 +13,7 @@ from emberkeep.jobmaster.ports import BlocksLeft, DynamicAllocation, ExecutorDem
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.spark import model as spark_model
+from emberkeep.spark.doors.flows import known_flows
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.executors import blocks as spark_blocks
 from emberkeep.spark.executors.allocation import DynamicAllocation as SparkAllocation
@@ -63,6 +64,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
         functions=runtime.functions.with_state(),
         times=times,
         reports=tuple(report for query in seen for report in query.reports),
+        flows=known_flows(),
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
 

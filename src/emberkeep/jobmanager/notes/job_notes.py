@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobmanager.notes.flow_notes import FlowNotes
 from emberkeep.jobmanager.notes.reclaim_notes import ReclaimNotes
 from emberkeep.jobmanager.notes.scaling_notes import ScalingNotes
 from emberkeep.jobs import events as ev
@@ -42,6 +43,7 @@ class JobNotes:
         self._lacks = False
         self._scaling = ScalingNotes(job_id, recovered)
         self._reclaims = ReclaimNotes(job_id, recovered)
+        self._flows = FlowNotes(job_id, since_ms)
 
     def changed(self, state: JobState, event: ev.Event) -> Iterator[Occurrence]:
         """Yield what the job's event adds to the chronicle. Call this after each event."""
@@ -171,6 +173,7 @@ class JobNotes:
     def reported(self, attempt: int, report: JobMasterStatus, now_ms: int) -> Iterator[Occurrence]:
         """Yield what a JobMaster's report adds to the chronicle. ``now_ms``: Unix milliseconds."""
         yield from self._reclaims.reported(attempt, report)
+        yield from self._flows.reported(attempt, report)
         if report.scaling is not None:
             yield from self._scaling.reported(attempt, report, report.scaling, now_ms)
             return

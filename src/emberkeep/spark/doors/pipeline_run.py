@@ -9,13 +9,15 @@ import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.spark.doors.connect_server import client_session, require_packages, start_server
+from emberkeep.spark.doors.flows import note_event
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def run_pipeline(run: PipelineRun) -> None:
                 dry=run.dry,
                 storage=spec.storage,
             )
-            spark_connect_pipeline.handle_pipeline_events(events)
+            spark_connect_pipeline.handle_pipeline_events(_noted(events))
     finally:
         spark.stop()
 
@@ -90,6 +92,15 @@ def main(arguments: Sequence[str]) -> None:
         run_pipeline(parse_run(arguments))
     except EmberkeepError as error:
         sys.exit(f"emberkeep: {error}")
+
+
+def _noted(results: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Pass the results of a run on, and note its events."""
+    for result in results:
+        if "pipeline_event_result" in result:
+            event = result["pipeline_event_result"].event
+            note_event(event.message, event.timestamp.ToMilliseconds())
+        yield result
 
 
 @contextmanager
