@@ -49,7 +49,8 @@ def up(
 ) -> int:
     """Start a Spark Connect server as a job, and print its job id. A server of the same name that runs stays.
 
-    The name is that of --name; default: connect.
+    The name is that of --name; default: connect. The number of executors follows what clients run, by Spark's dynamic
+    allocation, unless --num-executors or a setting of Spark says how many there are.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def up(
         Print only the job id.
     """
     from emberkeep.cli.jobs.preparing import prepare_job, send_job
-    from emberkeep.client.doors.connect_plugin import with_connect_server
+    from emberkeep.client.doors.connect_plugin import sized_by_load, with_connect_server
     from emberkeep.client.submission.job_options import refuse_cluster_options
 
     refuse_cluster_options(cluster.definitions)
@@ -71,7 +72,7 @@ def up(
         print_line(running.jid)
         return ExitCode.OK
     named = JobOptions(module=_PROGRAM, namespace=job.namespace, secret=job.secret)
-    prepared = prepare_job((), named, replace(spark, name=name), cluster, quiet=quiet)
+    prepared = sized_by_load(prepare_job((), named, replace(spark, name=name), cluster, quiet=quiet))
     own = {_TIMEOUT: session_timeout}
     job_id = send_job(with_connect_server(prepared, own, {_TOKEN: token_urlsafe(32)}), endpoint, quiet=quiet)
     print_line(job_id)

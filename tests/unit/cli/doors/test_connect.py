@@ -30,6 +30,42 @@ def test_a_server_is_a_job_with_a_token_that_its_attempts_share(fake: FakeJobMan
     assert submission.secrets["CONNECT_TOKEN"] not in out + err
 
 
+def test_the_number_of_executors_follows_the_load(fake: FakeJobManager) -> None:
+    assert main(["connect", "up", "-q", "--conf", "spark.dynamicAllocation.maxExecutors=5"]) == 0
+    (sent,) = fake.submissions
+    assert sent.resources.executors == 0
+    assert {key: value for key, value in sent.spark_conf.items() if "ynamic" in key or "shuffle" in key} == {
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.maxExecutors": "5",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "60s",
+        "spark.sql.connect.shuffleDependency.fileCleanup.enabled": "true",
+    }
+    assert sent.spark_conf["spark.executor.instances"] == "0"
+
+
+def test_shuffle_files_keep_no_executor_longer_than_it_may_be_idle(fake: FakeJobManager) -> None:
+    idle = "spark.dynamicAllocation.executorIdleTimeout=5s"
+    assert main(["connect", "up", "-q", "--conf", idle, "--conf", "spark.dynamicAllocation.enabled=true"]) == 0
+    assert fake.submissions[0].spark_conf["spark.dynamicAllocation.shuffleTracking.timeout"] == "5s"
+
+
+@pytest.mark.parametrize(
+    ("words", "executors"),
+    [
+        (("--num-executors", "3"), 3),
+        (("--total-executor-cores", "2"), 2),
+        (("--conf", "spark.dynamicAllocation.enabled=false"), 2),
+    ],
+)
+def test_a_number_of_executors_that_the_user_chooses_stays(
+    fake: FakeJobManager, words: tuple[str, ...], executors: int
+) -> None:
+    assert main(["connect", "up", "-q", *words]) == 0
+    (sent,) = fake.submissions
+    assert sent.resources.executors == executors
+    assert sent.spark_conf.get("spark.dynamicAllocation.enabled", "false") == "false"
+
+
 def test_settings_and_the_token_of_the_user_win(fake: FakeJobManager, tmp_path: Path) -> None:
     (tmp_path / "own").write_text("own token")
     own = ["--conf", f"{TIMEOUT}=1h", "--secret", "CONNECT_TOKEN=own"]
