@@ -137,6 +137,8 @@ def _run(words: list[str]) -> int:
         words = [words[0], *normalise(words[1:])]
     elif words[:2] == ["savepoint", "restore"]:
         words = [*words[:2], *normalise_after_path(words[2:])]
+    elif words[:2] == ["connect", "exec"]:
+        words = [*words[:2], *normalise(words[2:], unsupported={})]
     elif words[:1] == ["upgrade"]:
         words = [words[0], *normalise_after_path(words[1:], UPGRADE_FLAGS)]
     return called(build_app(), words, ExitCode.USAGE)

@@ -50,6 +50,7 @@ from emberkeep.rest.serving.routing import parse_query
 from tests.support.chronicle.memory import MemoryChronicle
 
 TOKEN = "t" * 40
+CONNECT_TOKEN = "its own/token"
 NOW = 1_700_000_000_000
 
 
@@ -287,6 +288,7 @@ class FakeJobManager:
             ("POST", "/jobs", self._submit),
             ("GET", "/jobs/{jid}", self._job),
             ("PATCH", "/jobs/{jid}", self._cancel),
+            ("GET", "/jobs/{jid}/connect", self._connect),
             ("GET", "/jobs/{jid}/exceptions", self._exceptions),
             ("GET", "/jobs/{jid}/checkpoints", self._checkpoints),
             ("GET", "/jobs/{jid}/logs", self._job_logs),
@@ -375,6 +377,14 @@ class FakeJobManager:
         )
         page = await self.chronicle.read(request.match_info.get("jobid", ""), selection)
         return reply(EventList(events=[event_of(each) for each in page.occurrences], next=page.next))
+
+    async def _connect(self, request: web.Request) -> web.StreamResponse:
+        """A tunnel to a Spark Connect server that never says anything."""
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str(CONNECT_TOKEN)
+        await socket.receive()
+        return socket
 
     async def _savepoints(self, _request: web.Request) -> web.Response:
         return reply(rest_savepoints.SavepointList(savepoints=self.savepoints))

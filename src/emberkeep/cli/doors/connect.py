@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from secrets import token_urlsafe
@@ -13,16 +16,17 @@ from urllib.parse import quote
 
 from cyclopts import App, Parameter
 
-from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.errors import Absent, Fatal, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.doors.job_options import DEFAULT_DOOR, DoorOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs import commands as job_commands
-from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions
+from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
 from emberkeep.cli.messages import print_line, say
 from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing
 
 if TYPE_CHECKING:
+    from emberkeep.base.ids import JobId
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_jobs import JobDetails
 
@@ -32,6 +36,7 @@ _PORT = 15002  # Spark's own
 _TOKEN = "CONNECT_TOKEN"  # noqa: S105 - the name of the job's secret
 _TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
 _START_SECONDS = 120.0
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
 Server = Annotated[str, Parameter(metavar="NAME", help="Name or job id of the server.")]
 
@@ -99,20 +104,15 @@ def open_address(
         Port on localhost; 0: a free one.
     """
     from emberkeep.cli.interrupts import Interrupts
-    from emberkeep.client.doors.connect_address import ConnectAddress, first_token
-    from emberkeep.client.job_reference import resolve_job
 
     if not 0 <= port < 2**16:
         raise InvalidInput(f"--port {port}: must be between 0 and 65535", field="--port")
 
     async def serve(client: RestClient) -> None:
-        job_id = await resolve_job(client, server)
-        open_tunnel = partial(client.connect.tunnel, job_id)
-        token = await first_token(open_tunnel, _START_SECONDS)
         interrupts = Interrupts()
-        async with ConnectAddress(open_tunnel, say).serving(port) as served:
+        async with _serving(client, server, port) as (job_id, address):
             say(f"clients of job {job_id[:8]} connect to this address; Ctrl-C ends this command")
-            print_line(f"sc://localhost:{served}/;token={quote(token, safe='')}")
+            print_line(address)
             sys.stdout.flush()  # a script reads the address while the command runs
             with interrupts.catching():
                 await interrupts.wait_for(1)
@@ -120,6 +120,69 @@ def open_address(
     with _hint_how_to_start():
         with_client(cluster.require(), serve)
     return ExitCode.OK
+
+
+@connect_app.command(name="exec", usage="Usage: emberkeep connect exec [OPTIONS] COMMAND [ARGUMENTS...]")
+def execute(
+    *words: Words,
+    name: Annotated[str, Parameter(metavar="NAME")] = _NAME,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Run a command whose Spark sessions are at a Spark Connect server, and return its exit code.
+
+    The command finds the server's address in $SPARK_REMOTE. The address exists as long as the command runs.
+
+    Parameters
+    ----------
+    name
+        Name or job id of the server.
+    """
+    if not words:
+        raise InvalidInput("no command is given", hint="for example: emberkeep connect exec jupyter lab")
+
+    async def run(client: RestClient) -> int:
+        async with _serving(client, name, 0) as (_, address):
+            return await _run(words, address)
+
+    with _hint_how_to_start():
+        return with_client(cluster.require(), run)
+
+
+async def _run(words: tuple[str, ...], address: str) -> int:
+    """Run the command to its end, whatever signals arrive, and return its exit code as a shell does. Raises Fatal."""
+    loop = asyncio.get_running_loop()
+    early: list[signal.Signals] = []  # before there is a process
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C reaches the command, too, which decides what it means
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, early.append, number)
+    try:
+        process = await asyncio.create_subprocess_exec(*words, env={**os.environ, "SPARK_REMOTE": address})
+    except OSError as error:
+        raise Fatal(f"cannot run {words[0]!r}: {error.strerror}") from None
+
+    def pass_on(number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    for number in _PASSED_ON:
+        loop.add_signal_handler(number, pass_on, number)
+    for number in early:
+        pass_on(number)
+    code = await process.wait()
+    return code if code >= 0 else 128 - code
+
+
+@asynccontextmanager
+async def _serving(client: RestClient, server: str, port: int) -> AsyncIterator[tuple[JobId, str]]:
+    """Serve a server's address within the context; yield the server's job id and the address."""
+    from emberkeep.client.doors.connect_address import ConnectAddress, first_token
+    from emberkeep.client.job_reference import resolve_job
+
+    job_id = await resolve_job(client, server)
+    open_tunnel = partial(client.connect.tunnel, job_id)
+    token = await first_token(open_tunnel, _START_SECONDS)
+    async with ConnectAddress(open_tunnel, say).serving(port) as served:
+        yield job_id, f"sc://localhost:{served}/;token={quote(token, safe='')}"
 
 
 @connect_app.command

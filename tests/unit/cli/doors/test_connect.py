@@ -1,5 +1,8 @@
 """`emberkeep connect` against a JobManager's API: which job it submits, and which it leaves alone."""
 
+import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,7 +85,7 @@ def test_a_server_that_runs_is_not_started_twice(fake: FakeJobManager, capfd: Ou
 
 
 @pytest.mark.usefixtures("fake")
-@pytest.mark.parametrize("words", [("open", "--port", "0"), ("status",), ("down",)])
+@pytest.mark.parametrize("words", [("open", "--port", "0"), ("exec", "true"), ("status",), ("down",)])
 def test_a_server_that_was_never_started_comes_with_the_command_that_starts_it(
     words: tuple[str, ...], capfd: Output
 ) -> None:
@@ -96,3 +99,46 @@ def test_one_that_has_ended_is_started_again(fake: FakeJobManager) -> None:
     fake.jobs[JOB] = job_info(JOB, name="connect", state=JobStatus.CANCELED)
     assert main(["connect", "up", "-q"]) == 0
     assert len(fake.submissions) == 1
+
+
+SHOW = "import os, sys; print(os.environ['SPARK_REMOTE'], *sys.argv[1:], flush=True); sys.exit(7)"
+
+
+def test_a_command_finds_the_server_in_its_environment(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="mine")
+    assert main(["connect", "exec", "--name", "mine", sys.executable, "-c", SHOW, "--name", "its own"]) == 7
+    address, *rest = capfd.readouterr().out.split()
+    assert address.startswith("sc://localhost:")
+    assert address.endswith("/;token=its%20own%2Ftoken")
+    assert rest == ["--name", "its", "own"]
+    assert "SPARK_REMOTE" not in os.environ
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_decides_what_a_signal_means(fake: FakeJobManager, number: int, capfd: Output) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect")
+    # As Ctrl-C does, it sends SIGINT to both processes.
+    both = f"os.kill(os.getppid(), {int(number)})" + ("; os.kill(os.getpid(), 2)" if number == signal.SIGINT else "")
+    script = f"""
+import os, signal, sys
+def caught(number, frame):
+    print("caught", number, flush=True)
+    sys.exit(9)
+signal.signal({int(number)}, caught)
+{both}
+signal.pause()
+"""
+    assert main(["connect", "exec", sys.executable, "-c", script]) == 9
+    assert capfd.readouterr().out == f"caught {int(number)}\n"
+
+
+def test_a_command_that_a_signal_ends_or_that_cannot_run_has_the_exit_code_of_a_shell(
+    fake: FakeJobManager, capfd: Output
+) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect")
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert main(["connect", "exec", sys.executable, "-c", script]) == 128 + signal.SIGKILL
+    assert main(["connect", "exec", "/no/such/program"]) == 1
+    assert "cannot run '/no/such/program': No such file or directory" in capfd.readouterr().err
+    assert main(["connect", "exec"]) == 2
+    assert "emberkeep connect exec jupyter lab" in capfd.readouterr().err
