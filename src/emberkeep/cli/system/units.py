@@ -64,7 +64,6 @@ _JOB_MANAGER: Settings = (
     ("ProtectHome", "yes"),
     ("ProtectProc", "invisible"),
     ("ProtectSystem", "strict"),
-    ("RemoveIPC", "yes"),
     ("SystemCallErrorNumber", "EPERM"),
     ("SystemCallFilter", "@system-service"),
 )
@@ -84,6 +83,7 @@ _WHY = {
     Daemon.JOB_MANAGER: """\
 # Left out, with reasons:
 #   PrivateTmp: files there would be gone when the service stops.
+#   RemoveIPC: shared memory of drivers and executors would be gone, too, if the task manager is stopped at that moment.
 #   MemoryDenyWriteExecute: the history of Spark UIs is served by a JVM, which compiles at run time.
 """,
     Daemon.TASK_MANAGER: """\

@@ -51,7 +51,8 @@ def test_a_stopped_service_leaves_what_it_has_started_as_it_is(root: Path) -> No
         assert found["KillMode"] == ["process"]
         assert found["OOMPolicy"] == ["continue"]
         assert found["Restart"] == ["on-failure"], "one that was ended permanently stays ended"
-        assert not {"PrivateTmp", "RuntimeDirectory", "MemoryDenyWriteExecute", "DynamicUser"} & found.keys()
+        removed = {"PrivateTmp", "RuntimeDirectory", "RemoveIPC", "DynamicUser"}
+        assert not {*removed, "MemoryDenyWriteExecute"} & found.keys()
     found = settings(root, UNITS[1])
     assert found["Delegate"] == ["cpu memory pids"]
     assert not {"ProtectProc", "ProcSubset", "ProtectControlGroups"} & found.keys()
