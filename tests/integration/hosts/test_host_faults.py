@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+
 import pytest
 
 from emberkeep.chronicle.occurrence import What
@@ -88,4 +91,30 @@ def test_the_shared_storage_answers_nothing_for_a_while(network_with_disk: Netwo
     with disk.frozen():
         flights.stand_still(STILL_SECONDS)
     flights.go_on("after the storage answers again")
+    flights.end()
+
+
+@pytest.mark.req("NET-3")
+@EACH_PIPELINE
+@pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not installed: `make host-tools`")
+def test_the_mount_of_the_shared_storage_hangs(network: Network, pipeline: Pipeline) -> None:
+    """Reads and writes hang: on the driver's host, then on the leader's, then on all, as if the file server hung."""
+    cluster = HostedCluster(network, job_managers=2)
+    hosts = [*cluster.job_managers, *cluster.task_managers]
+    cluster.prepare()
+    for host in hosts:
+        host.serve_shared()
+    cluster.start()
+    flights = Flights(cluster, pipeline=pipeline)
+    flights.go_on("at first")
+    with cluster.driver_host(cluster.running(flights.job_id)).hung_shared():
+        flights.stand_still(STILL_SECONDS)
+    flights.go_on("after the mount of the driver's host answers again")
+    with cluster.leader().hung_shared():
+        flights.go_on("while the mount of the leader's host hangs", batches=3)
+    with contextlib.ExitStack() as hung:
+        for host in hosts:
+            hung.enter_context(host.hung_shared())
+        flights.stand_still(STILL_SECONDS)
+    flights.go_on("after all mounts answer again")
     flights.end()
