@@ -228,6 +228,16 @@ class Cluster:
 
 
 @contextlib.contextmanager
+def one_slot_cluster(shell: Shell) -> Iterator[Cluster]:
+    """A cluster with one slot; jobs that a failed test has left are cancelled."""
+    cluster = Cluster(shell)
+    cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *QUICK)
+    yield cluster
+    cluster.cancel_all()
+    cluster.close()
+
+
+@contextlib.contextmanager
 def roomy_cluster(directory: Path, class_archive: Path, slots: int, *words: str) -> Iterator[Cluster]:
     """A cluster of one task manager with memory for this many executors. ``words``: further ones for `cluster up`."""
     cluster = Cluster(Shell(directory, class_archive.parent))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from emberkeep.base.ids import JobId
 from tests.integration.clusters import Cluster
+from tests.integration.input_files import put_input
 
 START = 1_600_000_000
 
@@ -51,9 +52,7 @@ class Rows:
         rows = [("abc"[second % 3], second) for second in range(first, first + 12)]
         self._written += rows
         texts = [json.dumps({"k": key, "t": _time(second)}) for key, second in rows]
-        aside = self.place / f"input-{first}"
-        aside.write_text("\n".join(texts))
-        aside.rename(self.place / "in" / f"{first:05}.json")
+        put_input(self.place / "in" / f"{first:05}.json", "\n".join(texts))
 
     def counted(self) -> Counter[tuple[int, str]]:
         found: Counter[tuple[int, str]] = Counter()

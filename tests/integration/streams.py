@@ -40,6 +40,17 @@ spark.stop()
 """
 
 
+def failing_in_its_second_batch(script: str) -> str:
+    """A script whose ``store(frame, number)`` works for one batch, and raises in the second one."""
+    changed = script.replace(
+        "def store(frame, number):\n",
+        "seen = []\ndef store(frame, number):\n    seen.append(number)\n"
+        "    if len(seen) > 1:\n        raise RuntimeError('no such column')\n",
+    )
+    assert changed != script
+    return changed
+
+
 class Stream:
     """The output below ``place``."""
 

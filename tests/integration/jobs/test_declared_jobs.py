@@ -13,11 +13,11 @@ import yaml
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
-from tests.integration.clusters import QUICK, Cluster, kill_process
+from tests.integration.clusters import Cluster, kill_process, one_slot_cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.declared_file import DeclaredFile
-from tests.integration.streams import SCRIPT
+from tests.integration.streams import SCRIPT, failing_in_its_second_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -27,21 +27,13 @@ AT_ONCE: dict[str, Any] = {
     "restart-strategy.restart-on": "any",
 }
 NEVER: dict[str, Any] = {"restart-strategy.type": "none"}
-# It works for one batch, and fails in the second one.
-BAD = SCRIPT.replace(
-    "def store(frame, number):\n",
-    "seen = []\ndef store(frame, number):\n    seen.append(number)\n"
-    "    if len(seen) > 1:\n        raise RuntimeError('no such column')\n",
-)
+BAD = failing_in_its_second_batch(SCRIPT)
 
 
 @pytest.fixture
 def cluster(shell: Shell) -> Iterator[Cluster]:
-    cluster = Cluster(shell)
-    cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *QUICK)
-    yield cluster
-    cluster.cancel_all()
-    cluster.close()
+    with one_slot_cluster(shell) as cluster:
+        yield cluster
 
 
 @pytest.fixture

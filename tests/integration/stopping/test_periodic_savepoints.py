@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import Cluster, one_slot_cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.counted_windows import SCRIPT, Rows, wait_for_window
@@ -19,11 +19,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 @pytest.fixture
 def cluster(shell: Shell) -> Iterator[Cluster]:
-    cluster = Cluster(shell)
-    cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *QUICK)
-    yield cluster
-    cluster.cancel_all()
-    cluster.close()
+    with one_slot_cluster(shell) as cluster:
+        yield cluster
 
 
 @pytest.mark.req("SAFE-4", "END-9")

@@ -22,6 +22,7 @@ from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import until
+from tests.integration.input_files import put_input
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -84,9 +85,8 @@ class FatedJobs:
         """Another file: the rows of a window, which comes out with the file after it, or by a drain."""
         first = self.files * _ROWS
         times = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_START + first + n)) for n in range(_ROWS)]
-        aside = self.place / "unfinished"
-        aside.write_text("\n".join(json.dumps({"k": "ab"[n % 2], "t": text}) for n, text in enumerate(times)))
-        aside.rename(self.place / "in" / f"{self.files:05}.json")
+        lines = (json.dumps({"k": "ab"[n % 2], "t": text}) for n, text in enumerate(times))
+        put_input(self.place / "in" / f"{self.files:05}.json", "\n".join(lines))
         self.files += 1
 
     def submit(self, mode: str, *options: str, arguments: tuple[str, ...] = ()) -> JobId:

@@ -12,28 +12,21 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import Cluster, one_slot_cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
 from tests.integration.counted_windows import SCRIPT, Rows, wait_for_window
+from tests.integration.streams import failing_in_its_second_batch
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-# It works for one batch, and fails in the second one.
-BAD = SCRIPT.replace(
-    "def store(frame, number):\n",
-    "seen = []\ndef store(frame, number):\n    seen.append(number)\n"
-    "    if len(seen) > 1:\n        raise RuntimeError('no such column')\n",
-)
+BAD = failing_in_its_second_batch(SCRIPT)
 
 
 @pytest.fixture
 def cluster(shell: Shell) -> Iterator[Cluster]:
-    cluster = Cluster(shell)
-    cluster.up("-D", "taskmanager.numberOfTaskSlots=1", *QUICK)
-    yield cluster
-    cluster.cancel_all()
-    cluster.close()
+    with one_slot_cluster(shell) as cluster:
+        yield cluster
 
 
 @pytest.mark.req("END-9", "HA-5")
