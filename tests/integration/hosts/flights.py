@@ -76,13 +76,20 @@ class Flights:
         until(is_still, self._cluster.story)
 
     def _newest_batch(self, what: str, least: int) -> int:
-        def newest(job: JobDetailsInfo) -> int:
-            return max((query.batch_id for query in job.emberkeep.queries), default=-1)
-
-        return newest(self._cluster.wait_for(self.job_id, lambda job: newest(job) >= least, f"batches {what}"))
+        return _newest(self._cluster.wait_for(self.job_id, lambda job: _newest(job) >= least, f"batches {what}"))
 
     def end(self) -> None:
         """Wait for the end. Fails if a row was lost, or came out twice."""
+        for batch in range(_FILES):  # each has its time, on a slow machine as well
+            self._cluster.wait_for(
+                self.job_id,
+                lambda job, batch=batch: _newest(job) >= batch or job.state.is_globally_terminal,  # type: ignore[misc]
+                f"batch {batch}",
+            )
         job = self._cluster.wait_for(self.job_id, lambda job: job.state.is_globally_terminal, "the job ends")
         assert job.state is JobStatus.FINISHED, job
         assert not (problems := self._problems(self._place / "in", self._place / "out")), problems
+
+
+def _newest(job: JobDetailsInfo) -> int:
+    return max((query.batch_id for query in job.emberkeep.queries), default=-1)
