@@ -86,7 +86,10 @@ class PlaceGranted(msgspec.Struct, frozen=True):
 
 
 class PlaceExplained(msgspec.Struct, frozen=True):
-    """Reply to ExplainPlace: a text that says why there is no place. ``blocked``: True if unblocking nodes may help."""
+    """Reply to ExplainPlace: a text that says why there is no place.
+
+    ``blocked``: True if unblocking nodes, or room on their disks, may help.
+    """
 
     text: str
     blocked: bool = False

@@ -60,7 +60,7 @@ class JobState:
     place: ev.DriverPlace | None = None  # granted; its driver is not started yet
     only_node: bool = False  # the newest place was on the only node that can take the driver
     explain_at: float | None = None
-    waited_for_blocked: bool = False  # at the last explanation, unblocking nodes might have provided a place
+    waited_for_blocked: bool = False  # at the last explanation, a closed node might have provided a place
     restart_at: float | None = None
     script_until: float | None = None  # when the script of a stopped job must have ended
     looked_at: float = 0.0  # time of the newest event, and its ``hears_since``

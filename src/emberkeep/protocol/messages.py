@@ -692,7 +692,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     - ``known`` False: register again.
     - ``lost``: instances of task managers that are gone.
     - ``missing``: what the cluster cannot provide now, in words; "" if all requirements are met.
-    - ``missing_blocked``: the cluster could provide it if nodes were not blocked.
+    - ``missing_blocked``: the cluster could provide it if no node were blocked or had a full disk.
     - ``procedure``: what the job is asked to do, until the procedure's end is recorded.
     - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
     - ``draining``: task managers that will stop once what they hold has moved elsewhere.

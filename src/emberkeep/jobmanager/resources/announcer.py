@@ -20,7 +20,7 @@ class ClusterListener(Protocol):
         """
 
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
-        """Note why the job has no driver place yet. ``blocked``: unblocking nodes may provide one."""
+        """Note why the job has no driver place yet. ``blocked``: a blocked or full node may provide one later."""
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         """Note that these task manager instances have ended, are lost, or are away (no heartbeat for too long)."""

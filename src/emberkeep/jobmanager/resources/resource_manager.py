@@ -59,7 +59,7 @@ class StatusReply:
 
     lost: tuple[InstanceId, ...]
     missing: str
-    blocked: bool = False  # unblocking nodes may provide what is missing
+    blocked: bool = False  # unblocking nodes, or room on their disks, may provide what is missing
     draining: tuple[TaskManagerId, ...] = ()
     reclaim: Reclaim | None = None
 

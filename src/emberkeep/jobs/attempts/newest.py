@@ -64,7 +64,7 @@ class NewestAttempt:
 
     def place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
         job = self._job
-        if event.blocked or job.waited_for_blocked:  # after the last unblocking, the timeout starts over
+        if event.blocked or job.waited_for_blocked:  # once no closed node can help, the timeout starts over
             job.waited_for_blocked = event.blocked
             job.explain_at = now.at + job.policy.place_timeout
             return

@@ -29,8 +29,8 @@ class UnmetNeed:
     def review(self, now: float) -> list[PoolEffect]:
         """Fail an attempt that has been without any slot for too long.
 
-        Time during which unblocking nodes might help does not count: the operator who blocked them knows that the job
-        waits.
+        Time during which unblocking nodes, or room on their disks, might help does not count: operators know that the
+        job waits.
         """
         pool = self._pool
         if pool.without_slot_since is not None and pool.missing_blocked:
