@@ -1,2 +1,2 @@
 """The reliability lab: plays random histories, shrinks those that fail, and reports what was tried. See
-docs/reliability.md."""
+docs/reliability-lab.md."""

@@ -25,6 +25,7 @@ GENERATED = {
     "docs/credentials.md": "tools.credential_reference",
     "docs/metrics.md": "tools.metric_reference",
     "docs/production/ports.md": "tools.port_reference",
+    "docs/reliability.md": "campaign.published",
     "docs/rest.md": "tools.rest_reference",
     "docs/states.md": "tools.state_diagrams",
     "src/emberkeep/client/declarations/job.schema.json": "tools.job_schema",

@@ -30,7 +30,7 @@ def test_every_planted_bug_applies_to_the_product() -> None:
 def test_there_are_as_many_planted_bugs_as_promised() -> None:
     assert len(bugs()) >= 60
     assert len(Counter(bug.domain for bug in bugs())) >= 20
-    page = " ".join((ROOT / "docs" / "reliability.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "reliability-lab.md").read_text().split())
     assert f"`campaign/planted_bugs` has {len(bugs())} small patches" in page
 
 

@@ -1,0 +1,289 @@
+"""The page about what campaigns have shown, made of published figures. No figure in it is typed by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from campaign.progress import Progress
+from campaign.tables import distribution, table
+
+_TIMES = ("median", "p90", "largest")
+
+
+class BenchFigure(msgspec.Struct, frozen=True):
+    """A figure of `bench`, with a sample for each repetition."""
+
+    name: str
+    unit: str
+    samples: tuple[float, ...]
+    goal: str | None
+    median: float
+    min: float
+    max: float
+    met: bool | None
+
+
+class BenchSection(msgspec.Struct, frozen=True):
+    """A section of `bench`. ``load_average``: of the machine before and after it."""
+
+    name: str
+    seconds: float
+    load_average: tuple[float, float]
+    figures: tuple[BenchFigure, ...]
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that `bench` has written."""
+
+    format: str
+    version: int
+    repetitions: int
+    machine: dict[str, object]
+    sections: Sequence[BenchSection]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A bug that a level has found. ``effect``: what users would have seen. ``test``: what shows it mended."""
+
+    level: str
+    effect: str
+    test: str
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """All that the lab has found."""
+
+    version: int
+    findings: tuple[Finding, ...]
+
+
+def page(
+    campaigns: Sequence[Progress], benches: Sequence[Bench], findings: Sequence[Finding], promises: tuple[int, int]
+) -> str:
+    """Return the Markdown. ``promises``: how many the guarantees have, and how many tests show them."""
+    lines = [
+        "# Reliability report",
+        "",
+        "<!-- Written by `python -m tools.check_docs --write` from docs/figures. Do not edit. -->",
+        "",
+        "This page is for those who decide whether to trust Emberkeep. It reports what the [reliability"
+        " lab](reliability-lab.md) has tried, how often, what it has found, and how long recoveries took. Each figure"
+        " is from a file in [`figures`](figures), and can be made again:",
+        "",
+        "```console",
+        *(f"$ {command}" for command in _commands(campaigns, benches)),
+        "```",
+        "",
+        "The same seed plans the same faults. Simulated worlds repeat exactly; real processes do not.",
+        "",
+        "## What is promised",
+        "",
+        f"The [guarantees](guarantees.md) list {promises[0]} promises, shown by {promises[1]} tests. The lab looks for"
+        " histories in which one of them does not hold.",
+        "",
+        "## What was tried",
+        "",
+        *table(("level", "seed", "tried", "judged", "failed", "code"), _tried(campaigns)),
+        "A failed history broke a rule when it was played. Its first violation is listed below.",
+        "",
+        *_faults(campaigns),
+        *_open(campaigns),
+        "## What was found",
+        "",
+        *table(
+            ("level", "what users would have seen", "shown to be mended by"),
+            [(each.level, each.effect, f"`{each.test}`") for each in findings],
+        ),
+        *_planted(campaigns),
+        "## How long recoveries took",
+        "",
+        *_recoveries(campaigns),
+        *_compared(benches),
+        "## Read next",
+        "",
+        "- [The reliability lab](reliability-lab.md): how histories are drawn, played and judged",
+        "- [Guarantees](guarantees.md)",
+        "- [Performance](performance.md)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _commands(campaigns: Sequence[Progress], benches: Sequence[Bench]) -> Iterator[str]:
+    for each in campaigns:
+        for level, seconds in (
+            ("crashes", each.crashes.seconds),
+            ("simulation", each.seconds),
+            ("processes", each.real.seconds),
+            ("spark", each.spark.seconds),
+        ):
+            if seconds:
+                yield f"make campaign LEVELS={level} SEED={each.seed} MINUTES={math.ceil(seconds / 60)}"
+        if each.hunts:
+            yield f"make campaign LEVELS=planted SEED={each.seed} MINUTES={_hunting_minutes(each)}"
+    for bench in benches:
+        names = ",".join(section.name for section in bench.sections)
+        yield f"python -m bench --only {names} --repetitions {bench.repetitions}"
+
+
+def _hunting_minutes(progress: Progress) -> int:
+    return math.ceil(sum(hunt.cpu_seconds for hunt in progress.hunts.values()) / 60)
+
+
+def _tried(campaigns: Sequence[Progress]) -> Iterator[tuple[str, ...]]:
+    for each in campaigns:
+        seed = f"{each.seed}"
+        if each.crashes.components:
+            points = sum(sum(component.points.values()) for component in each.crashes.components.values())
+            both = sum(pair.at_once + pair.in_turn for pair in each.crashes.pairs.values())
+            what = f"{points:,} crash points of {len(each.crashes.components)} components"
+            pairs = f"{both:,} crashes of {len(each.crashes.pairs)} pairs"
+            yield "crashes", seed, what, pairs, f"{len(each.crashes.failures):,}", ", ".join(each.crashes.revisions)
+        if each.figures.worlds:
+            what = f"{each.figures.worlds:,} worlds, {sum(each.figures.faults.values()):,} faults"
+            hours = f"{each.figures.virtual_seconds / 3600:,.0f} virtual hours, {len(each.figures.triples):,} triples"
+            failed = f"{len(each.failures) + len(each.mended):,}"
+            yield "simulation", seed, what, hours, failed, ", ".join(each.revisions)
+        if each.real.histories:
+            what = f"{each.real.histories:,} histories, {sum(each.real.faults.values()):,} faults"
+            judged = f"{sum(each.real.operations.values()):,} operations, {each.real.entries:,} entries"
+            yield "processes", seed, what, judged, f"{len(each.real.failures):,}", ", ".join(each.real.revisions)
+        if each.spark.histories:
+            what = f"{each.spark.histories:,} histories, {sum(each.spark.faults.values()):,} faults"
+            judged = f"{sum(each.spark.outputs.values()):,} outputs of {sum(each.spark.rows.values()):,} rows"
+            judged += f", {each.spark.differences:,} differ"
+            yield "spark", seed, what, judged, f"{len(each.spark.failures):,}", ", ".join(each.spark.revisions)
+
+
+def _faults(campaigns: Sequence[Progress]) -> list[str]:
+    """Faults of real processes, with and without Spark."""
+    found: dict[str, list[Counter[str]]] = {}
+    for each in campaigns:
+        for column, faults in enumerate((each.real.faults, each.spark.faults)):
+            for kind, count in faults.items():
+                found.setdefault(kind, [Counter(), Counter()])[column][kind] += count
+    rows = [(kind, *(f"{column[kind]:,}" if column else "" for column in found[kind])) for kind in sorted(found)]
+    return table(("fault", "with stub drivers", "with PySpark"), rows) if rows else []
+
+
+def _open(campaigns: Sequence[Progress]) -> list[str]:
+    rows = [(f"simulation, {each.seed}", failure.violation) for each in campaigns for failure in each.failures]
+    rows += [
+        (f"{level}, {each.seed}", failure.violation)
+        for each in campaigns
+        for level, failures in (("processes", each.real.failures), ("spark", each.spark.failures))
+        for failure in failures
+    ]
+    rows += [(f"crashes, {each.seed}", failure) for each in campaigns for failure in each.crashes.failures]
+    cells = [(where, what.replace("|", "\\|").replace("\n", " ")) for where, what in rows]
+    return ["### Histories that failed", "", *table(("level and seed", "first violation"), cells)] if cells else []
+
+
+def _planted(campaigns: Sequence[Progress]) -> list[str]:
+    hunts = {name: hunt for each in campaigns for name, hunt in each.hunts.items()}
+    if not hunts:
+        return []
+    missed = sorted(name for name, hunt in hunts.items() if hunt.found is None)
+    by = Counter(hunt.unit for hunt in hunts.values() if hunt.found is not None)
+    found = ", ".join(f"{count} by {unit}" for unit, count in sorted(by.items()))
+    lines = [
+        "### Planted bugs",
+        "",
+        f"{len(hunts) - len(missed)} of {len(hunts)} planted bugs were found within their budgets: {found}."
+        + (f" Not found: {', '.join(f'`{name}`' for name in missed)}." if missed else ""),
+        "",
+    ]
+    domains: dict[str, list[int]] = {}
+    for hunt in hunts.values():
+        counts = domains.setdefault(hunt.domain, [0, 0])
+        counts[0] += 1
+        counts[1] += hunt.found is not None
+    rows = [(f"`{domain}`", *(str(count) for count in counts)) for domain, counts in sorted(domains.items())]
+    return lines + table(("domain", "planted", "found"), rows)
+
+
+def _recoveries(campaigns: Sequence[Progress]) -> list[str]:
+    streams = _merged([each.spark.streams for each in campaigns])
+    answers = _merged([each.spark.answers for each in campaigns])
+    stubs = _merged([each.real.recoveries for each in campaigns])
+    worlds = _merged([each.figures.outages for each in campaigns])
+    lines = []
+    if streams:
+        lines += [
+            "### With PySpark",
+            "",
+            "Seconds from a fault, which may last itself, until each query of all jobs had committed a micro-batch that"
+            " was planned after the fault, or run by a new driver; and until the leader answered, with all task"
+            " managers. Clusters share the cores of one machine, and some have no standby processes.",
+            "",
+            *table(
+                ("fault", "n", *(f"streams: {name}" for name in _TIMES), *(f"cluster: {name}" for name in _TIMES)),
+                [
+                    (kind, _measured(streams.get(kind, {})), *_row(streams, kind), *_row(answers, kind))
+                    for kind in sorted({*streams, *answers})
+                ],
+            ),
+        ]
+    if stubs:
+        lines += [
+            "### With stub drivers",
+            "",
+            "Seconds from a fault until the next reply of a leader, or the job's next deed, while other faults go on.",
+            "",
+            *table(("fault", "n", *_TIMES), [(kind, _measured(stubs[kind]), *_row(stubs, kind)) for kind in stubs]),
+        ]
+    if worlds:
+        lines += [
+            "### Simulated",
+            "",
+            "Virtual seconds until all streams that had worked work again, with half of the default timeouts.",
+            "",
+            *table(("fault", "n", *_TIMES), [(kind, _measured(worlds[kind]), *_row(worlds, kind)) for kind in worlds]),
+        ]
+    return lines
+
+
+def _merged(many: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    found: dict[str, Counter[str]] = {}
+    for one in many:
+        for kind, seconds in one.items():
+            found.setdefault(kind, Counter()).update(seconds)
+    return {kind: dict(found[kind]) for kind in sorted(found)}
+
+
+def _measured(seconds: Mapping[str, int]) -> str:
+    return f"{distribution(seconds)['measured']:,.0f}"
+
+
+def _row(seconds: Mapping[str, Mapping[str, int]], kind: str) -> list[str]:
+    found = distribution(seconds.get(kind, {}))
+    return [f"{found[name]:.1f}" if name in found else "–" for name in _TIMES]
+
+
+def _compared(benches: Sequence[Bench]) -> list[str]:
+    rows = [
+        (
+            figure.name,
+            f"{len(figure.samples)}",
+            *(f"{value:.2f}" for value in (figure.median, figure.min, figure.max)),
+            " … ".join(f"{load:.1f}" for load in section.load_average),
+        )
+        for bench in benches
+        for section in bench.sections
+        for figure in section.figures
+        if figure.unit == "s" and "worst" not in figure.name
+    ]
+    if not rows:
+        return []
+    return [
+        "### Beside Flink and spark-submit",
+        "",
+        "The same kinds of faults, one at a time. Flink 2.3 has its defaults, with a checkpoint each second, a spare"
+        " task manager and a standby JobManager. Its results count once the next checkpoint is complete. The load"
+        " average is that of the machine, before each section and after it.",
+        "",
+        *table(("seconds", "n", "median", "least", "largest", "load average"), rows),
+    ]
