@@ -83,7 +83,7 @@ test: $(STAMP) java ## Run what a change usually breaks (PYTEST_ARGS="-m 'not in
 	$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: flink
-flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once
+flink: $(STAMP) ## Fetch Flink's libraries for the long tests and for bench: 330 MB, once
 	@$(BIN)/python -m tools.flink_jar
 
 .PHONY: airflow
