@@ -1,6 +1,8 @@
 """What tests/integration/spark/test_stop_sequences.py runs inside a driver process: hypothesis chooses what happens to
 jobs of two queries, one thing after the other, and what comes out is compared with batch jobs over the same rows.
 
+Arguments: a directory, how many examples of each pair of queries, and the seed of all but the first of each.
+
 A job that starts from a savepoint is a new life here: new checkpoint locations, a new job id, the same outputs. The JVM
 stays, as its start is what takes the time.
 """
@@ -17,7 +19,7 @@ import traceback
 from hypothesis import HealthCheck, Phase, given, seed as fixed_seed, settings, strategies as st
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark.queries.checkpoint_logs import offset_texts
-from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.errors import DrainGivenUp, RestoreRefused
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
@@ -27,8 +29,10 @@ PAIRS = {
         ["suspend_and_restore", "older_savepoint_is_refused", "crash_in_a_drain", "stop_is_impatient"], 1),
     ("sessions", "grouped"): (["drain_and_restore", "savepoint", "suspend_and_restore", "crash_in_a_batch"], 0),
     ("distinct", "transformed"): (["drain_and_go_on", "suspend_and_restore", "crash_in_a_drain", "stop_fails"], 0),
+    ("windows", "updates"): (["drain_fails", "suspend_and_restore", "drain_and_restore", "crash_in_a_batch"], 0),
 }
-examples = int(sys.argv[2])
+KINDS["updates"] = windows  # in update mode: each batch has the new counts of the windows that it has changed
+examples, seed = int(sys.argv[2]), int(sys.argv[3])
 hook = runtime._queries
 starts = hook._starts
 SCHEMA = "a long, k string, c long"
@@ -43,6 +47,8 @@ class Job:
         self.home, self.pair, self.lives, self.files, self.second = home, pair, 0, 0, 0
         self.queries, self.savepoints, self.done = {}, [], []
         self.segments = {kind: [] for kind in pair}  # lists of files: what was read between two drains
+        self.updates = []  # lists of batches in update mode: what came out between two drains
+        self.failing = False
         self.begin("")
 
     def begin(self, savepoint):
@@ -61,8 +67,21 @@ class Job:
         """An attempt starts: its script starts its queries."""
         for kind in self.pair:
             rows = stream(self.home / "in", "1 hour" if kind == "distinct" else "5 seconds")
-            writer = KINDS[kind](rows).writeStream.queryName(kind).format("json").outputMode("append")
-            self.queries[kind] = writer.start(str(self.home / f"out-{kind}"))
+            writer = KINDS[kind](rows).writeStream.queryName(kind)
+            if kind == "updates":
+                self.queries[kind] = writer.outputMode("update").foreachBatch(self.update).start()
+            else:
+                self.queries[kind] = writer.format("json").outputMode("append").start(str(self.home / f"out-{kind}"))
+
+    def update(self, frame, number):
+        """Replace the output of a batch, as a sink in update mode does."""
+        rows = [[str(value) for value in row] for row in frame.collect()]
+        if self.failing:
+            raise OSError("nobody answers")
+        place = self.home / "updates"
+        place.mkdir(exist_ok=True)
+        (place / ".next").write_text(json.dumps(rows))
+        os.rename(place / ".next", place / f"{self.lives:03}-{number:06}.json")
 
     def crash(self):
         """The attempt ends wherever it is, and the next one starts."""
@@ -102,6 +121,12 @@ class Job:
             read, before = self.files_read(kind), sum(self.segments[kind], [])
             assert read[: len(before)] == before, f"{kind} has forgotten what it had read"
             self.segments[kind].append(read[len(before):])
+            if kind == "updates":
+                known = sum(self.updates, [])
+                self.updates.append([each for each in self.all_updates() if each not in known])
+
+    def all_updates(self):
+        return sorted(str(path) for path in (self.home / "updates").glob("*.json"))
 
     def files_read(self, kind):
         """In order."""
@@ -118,15 +143,29 @@ class Job:
 
     def compare(self):
         for kind in self.pair:
-            out = spark.read.schema(SCHEMA).json(str(self.home / f"out-{kind}"))
-            got = sorted(str(tuple(row)) for row in out.collect())
+            got = sorted(self.newest_counts() if kind == "updates" else self.appended(kind))
             expected = []
             for names in self.segments[kind]:
                 rows = batch([self.home / "in" / name for name in names])
-                expected += [str(tuple(row)) for row in KINDS[kind](rows).collect()]
+                expected += [str(tuple(map(str, row))) for row in KINDS[kind](rows).collect()]
             assert got == sorted(expected), (kind, self.done, self.segments[kind], got, sorted(expected))
             fed = sorted(file.name for file in (self.home / "in").glob("*.json"))
             assert sorted(sum(self.segments[kind], [])) == fed, (kind, self.done, "not every file was read once")
+
+    def appended(self, kind):
+        """All rows of the file sink."""
+        out = spark.read.schema(SCHEMA).json(str(self.home / f"out-{kind}"))
+        return [str(tuple(map(str, row))) for row in out.collect()]
+
+    def newest_counts(self):
+        """The newest row of each window and key between two drains."""
+        found = []
+        for batches in self.updates:
+            newest = {}
+            for path in batches:
+                newest |= {(a, k): c for a, k, c in json.loads(Path(path).read_text())}
+            found += [str((a, k, c)) for (a, k), c in newest.items()]
+        return found
 
     # --- what may happen to it ---
 
@@ -218,6 +257,24 @@ class Job:
         self.more_rows(rng)
         self.begin(path)
 
+    def drain_fails(self, rng):
+        """The second query's batch fails. The first one has emitted its state, and both go on."""
+        if "updates" not in self.pair:
+            return self.drain_and_go_on(rng)
+        steps.finish_batches(nothing)
+        self.more_rows(rng)  # nobody has read it
+        self.failing = True
+        try:
+            steps.drain(nothing)
+            raise AssertionError("the drain's batch did not fail")
+        except DrainGivenUp as error:
+            assert "the drain is abandoned because its batch" in str(error), error
+            assert "nobody answers" in str(error), error
+        finally:
+            self.failing = False
+        self.note_drain(self.pair[:1])
+        steps.start_queries()
+
     def crash_in_a_batch(self, rng):
         self.feed(rng, 3)
         time.sleep(rng.uniform(0, 0.5))
@@ -244,7 +301,8 @@ class Job:
         self.crash()
 
 ACTIONS = [name for name in vars(Job) if not name.startswith("_") and name not in (
-    "begin", "start", "crash", "end", "feed", "read_all", "save", "note_drain", "files_read", "compare", "act")]
+    "begin", "start", "crash", "end", "feed", "read_all", "save", "note_drain", "files_read", "compare", "act",
+    "update", "all_updates", "appended", "newest_counts")]
 ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 met, told = {}, []
@@ -401,7 +459,7 @@ try:
     batch_outlasts_the_stop()
     hook._queries.clear()
     for number, (pair, (begin, more)) in enumerate(PAIRS.items()):
-        plays(number, pair, begin, examples + more)()
+        plays(seed + number, pair, begin, examples + more)()
 except BaseException as error:
     print(json.dumps({"failed": repr(error)[:4000], "told": told}))
     sys.exit(1)
