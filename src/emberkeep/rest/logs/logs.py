@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
@@ -100,18 +100,23 @@ async def job_logs(call: CheckedRequest) -> LogList:
 async def _logs_of(api: Api, job: JobView) -> LogList:
     """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
-    Add the kept logs that no task manager has now. List as unreachable the task managers that do not answer, and
-    unregistered ones that ran a driver or executor of the job, of which nothing is kept: they may hold logs.
+    Add the kept logs that no task manager has now. List as unreachable the task managers that do not answer or refuse,
+    and unregistered ones that ran a driver or executor of the job, of which nothing is kept: they may hold logs.
     """
     holders = _known_holders(job)
     views = await expected.task_managers(api, holders)
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    refused: list[str] = []
 
     async def ask(view: TaskManagerView) -> list[LogInfo] | None:
         async with gate:
             try:
                 return await _entries(api, view, job.job_id)
             except RetryLater:
+                return None
+            except EmberkeepError as error:  # one task manager must not hide the logs of the others
+                refused.append(f"task manager {view.info.id} does not list its logs: {error.message}")
                 return None
 
     answers = await asyncio.gather(*(ask(view) for view in views))
@@ -124,7 +129,7 @@ async def _logs_of(api: Api, job: JobView) -> LogList:
     logs += [log for log in described if log.id not in there]
     logs.sort(key=lambda log: (-log.attempt, log.kind, log.executor_id.zfill(8), log.id))
     gone = missing_holders(job, holders - {view.info.id for view in views}, kept)
-    return LogList(logs=logs, unreachable=[*silent, *gone], problem=problem)
+    return LogList(logs=logs, unreachable=[*silent, *gone], problem="; ".join(filter(None, [problem, *refused])))
 
 
 async def _kept_logs(api: Api, job_id: JobId) -> tuple[list[KeptLog], str]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.cluster import expected
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.log_reader import LogReader
@@ -63,6 +65,24 @@ async def test_a_jobs_logs_are_collected_from_all_task_managers(site: Site, cata
     ]
     # One does not answer, another with an executor is gone.
     assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
+
+
+async def test_a_task_manager_that_refuses_does_not_hide_the_logs_of_the_others(
+    site: Site, catalogue: ListedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = site.remote_logs.entries
+
+    async def refusing(address: str, job: JobId | None) -> list[LogInfo]:
+        if address.startswith("127.0.0.3"):
+            raise InvalidInput("ListLogs: no such field")
+        return await entries(address, job)
+
+    monkeypatch.setattr(site.remote_logs, "entries", refusing)
+    answer = await site.get(f"{J1}/logs")
+    assert answer.status == 200
+    assert [log["id"] for log in answer.json()["logs"]] == [f"tm-127.0.0.2-1~{STDOUT}"]
+    assert "tm-127.0.0.3-1" in answer.json()["unreachable"]
+    assert answer.json()["problem"] == "task manager tm-127.0.0.3-1 does not list its logs: ListLogs: no such field"
 
 
 async def test_a_task_manager_that_is_gone_is_named_where_it_had_a_driver(site: Site, catalogue: ListedLogs) -> None:
