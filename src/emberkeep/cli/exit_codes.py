@@ -11,6 +11,7 @@ from cyclopts import App
 from cyclopts.exceptions import CycloptsError
 
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
+from emberkeep.base.files.errors import file_problem
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
 
 
@@ -68,10 +69,9 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
         # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
-    except Exception as error:  # noqa: BLE001 - the boundary: a bug of ours ends the command without a traceback
+    except Exception as error:  # noqa: BLE001 - the boundary: even a bug of ours shows no traceback
         if is_debugging():
             show_traceback(error)
-        say_error(
-            f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
-        )
+        bug = f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
+        say_error(*(file_problem(error) or bug))
         return ExitCode.FAILED

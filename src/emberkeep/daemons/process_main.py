@@ -20,6 +20,7 @@ import structlog
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.files.errors import file_problem
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.arguments import parse_arguments
 
@@ -109,7 +110,10 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
     except Exception as error:
         log.critical("crashed", process=daemon, exc_info=error)
-        sys.stderr.write(f"emberkeep {daemon}: internal error: {type(error).__name__}: {error}\n")
+        message, hint = file_problem(error) or (f"internal error: {type(error).__name__}: {error}", "")
+        sys.stderr.write(f"emberkeep {daemon}: {message}\n")
+        if hint:
+            sys.stderr.write(f"  {hint}\n")
         return EXIT_CRASHED
     return EXIT_OK
 

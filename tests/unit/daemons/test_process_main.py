@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import sys
 import threading
@@ -98,6 +99,16 @@ def test_a_bug_is_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.Capture
 
     assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
     assert "internal error: ZeroDivisionError: oops" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve(_configuration: Configuration, _layout: StateLayout, _stop: asyncio.Event) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/etc/secret/ca.pem")  # as from a check that it exists
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
+    error = capsys.readouterr().err
+    assert "emberkeep test: cannot use /etc/secret/ca.pem: Permission denied\n" in error
+    assert "internal error" not in error
 
 
 def test_a_thread_that_dies_ends_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,3 +73,15 @@ def is_directory(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def file_problem(error: BaseException) -> tuple[str, str] | None:
+    """Return message and hint for an error about a file that nobody has translated; None if it is about no file.
+
+    For the edge of a process: settings and options name many files, and a check that one exists may fail, too.
+    """
+    if not isinstance(error, OSError) or not isinstance(error.filename, str | bytes | os.PathLike):
+        return None
+    reason = error.strerror or type(error).__name__
+    hint = "check that this path is the one that you mean, and that this user may use it and the directories above it"
+    return f"cannot use {os.fsdecode(error.filename)}: {reason}", hint
