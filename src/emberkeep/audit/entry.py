@@ -15,6 +15,7 @@ from emberkeep.base.inert_text import inert
 
 FORMAT: Final = 1
 MOST_TEXT: Final = 500  # characters of one value
+DRIVER_ROLE: Final = "driver"  # in place of a role: an attempt's credentials are good for its own job only
 
 
 class Outcome(StrEnum):

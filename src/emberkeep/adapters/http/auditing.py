@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from emberkeep.adapters.http.rpc import RPC_PATH
 from emberkeep.adapters.http.rpc_server import AUDITED_RPC
-from emberkeep.audit.entry import Entry, Outcome, outcome_of, shown
+from emberkeep.audit.entry import DRIVER_ROLE, Entry, Outcome, outcome_of, shown
 from emberkeep.audit.refusals import Refusals
 from emberkeep.base.clock import since_boot
 from emberkeep.base.decoding import from_json
@@ -90,7 +90,7 @@ def _entry(request: web.Request, status: int, reason: str) -> Entry:
     target.pop("kind", None)  # of an RPC: it is in the action
     return Entry(
         identity="" if identity is None else identity.name,
-        role="" if identity is None else identity.role.value,
+        role="" if identity is None else DRIVER_ROLE if identity.attempt is not None else identity.role.value,
         login=request.get(REQUEST_LOGIN, Login.NONE).value,
         address=request.remote or "",
         action=_action(request),

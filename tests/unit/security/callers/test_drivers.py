@@ -55,6 +55,7 @@ from tests.support.scripted_service import ScriptedService
 from tests.unit.jobmaster.test_service import task_manager_info
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, Site, running_site
+from tests.unit.security.callers.test_audit_log import recorded
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-13")]
 
@@ -168,6 +169,8 @@ async def test_a_driver_does_not_act_for_another_attempt_of_its_job(site: Site) 
     earlier = await site.request("DELETE", path, headers={**DRIVER, ATTEMPT_HEADER: "3"})
     assert (own.status, earlier.status) == (204, 403)
     assert "driver of attempt 2 of job" in earlier.problem().detail
+    entries = await recorded(site, 2)
+    assert {(entry["identity"], entry["role"]) for entry in entries} == {(f"driver of {OWN}", "driver")}
 
 
 async def test_a_driver_sends_only_what_drivers_send(site: Site) -> None:
