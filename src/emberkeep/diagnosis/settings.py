@@ -34,7 +34,8 @@ def lease_findings(facts: LeaseFacts) -> list[Finding]:
             where=facts.where,
             severity=Severity.WARNING,
             what=f"its {facts.option} is {facts.leader:g} s, and {facts.here:g} s on this machine",
-            fix="set it to one value on all JobManagers: after a takeover that shortens it, a driver that is cut off "
-            "still goes by the longer one",
+            fix=f"if the JobManagers get it by -D or --config, give `emberkeep doctor` the same, such as "
+            f"-D {facts.option}={facts.leader:g}s; else set it to one value on all JobManagers: after a takeover that "
+            "shortens it, a driver that is cut off still goes by the longer one",
         )
     ]

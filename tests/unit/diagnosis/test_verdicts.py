@@ -140,6 +140,7 @@ def test_job_managers_have_one_lease(here: float, severity: Severity) -> None:
     found = lease_findings(facts)
     assert severities(found) == [severity]
     assert "20 s" in found[0].what
+    assert ("-D job.driver.lease-timeout=20s" in found[0].fix) is (severity is WARNING)
 
 
 def test_a_session_that_is_cut_names_the_servers_bound() -> None:
