@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, AttemptWork
 from emberkeep.spark.executors.blocks import DRIVER
 
 Report = Mapping[str, Any]
+_LAMBDA = re.compile(r"\$anonfun\$([\w$]+?)\$\d+(?= at |$)")  # what Scala calls a function in a method
 
 
 class ExecutorTotals:
@@ -77,7 +79,12 @@ def decode_stage(stage: Report) -> StageProgress:
 
 
 def _title(description: str) -> str:
-    """Return a description in one line. Spark describes a micro-batch by lines of HTML with the query's ids."""
+    """Return a description in one line.
+
+    Spark describes a micro-batch by lines of HTML with the query's ids. The name of a stage that Spark's SQL starts in
+    a thread of its own is that of a function in a method: the method's name stays.
+    """
+    description = _LAMBDA.sub(lambda found: found[1].replace("$lessinit$greater", "<init>").lstrip("$"), description)
     lines = (" ".join(line.split()) for line in description.replace("<br/>", "\n").splitlines())
     return " · ".join(line for line in lines if line and not line.startswith(("id = ", "runId = ")))
 

@@ -221,3 +221,16 @@ def test_a_stage_that_is_repeated_has_spilled_twice() -> None:
     reader.read(store)
     store.active, store.ended = [spilling(0, "ACTIVE", 1, attempt=1)], {0: spilling(0, "ACTIVE", 1, attempt=1)}
     assert reader.read(store).spilled_disk == 11
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("$anonfun$withThreadLocalCaptured$2 at FutureTask.java:264", "withThreadLocalCaptured at FutureTask.java:264"),
+        ("$anonfun$$lessinit$greater$1 at Main.scala:3", "<init> at Main.scala:3"),
+        ("$anonfun$main$12", "main"),
+        ("count at $anonfun.py:3", "count at $anonfun.py:3"),
+    ],
+)
+def test_a_stage_has_the_name_of_the_method_and_not_of_a_function_in_it(name: str, shown: str) -> None:
+    assert decode_stage({**stage(1, 4, 0), "name": name}).name == shown
