@@ -42,18 +42,23 @@ from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
 from emberkeep.web.savepoints.page import SavepointPages
 from emberkeep.web.static_files import static_route
+from emberkeep.web.tab import UNKNOWN, Tab, cluster_tab, job_tab
 from emberkeep.web.templates import make_environment
 
 JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
-_LOG_PATHS = (
+_JOB_LOG_PATHS = (
     "/jobs/{jobid:[0-9a-f]{32}}/logs",
     "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
+)
+_LOG_PATHS = (
     "/taskmanagers/{taskmanagerid:[A-Za-z0-9._-]{1,128}}/logs/{name:[A-Za-z0-9._-]{1,200}}",
     "/jobmanager/logs/{name:[A-Za-z0-9._-]{1,200}}",
 )
+
+_TAB = web.RequestKey("emberkeep.tab", Tab)  # what the browser's tab says unless the page says something else
 
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -90,23 +95,27 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
     cluster = ClusterPages(pages.render, sources.gateway, sources.clock, sources.blobs, events, sources.election)
     nodes = NodePages(pages.render, sources.gateway, events)
     savepoints = SavepointPages(pages.render, sources.gateway, sources.verifications)
-    shown: list[tuple[str, Page]] = [
+    with_own_tab: list[tuple[str, Page]] = [
         ("/", pages.overview),
-        ("/jobs", pages.jobs),
         ("/jobs/{jobid}", pages.job),
         ("/jobs/{jobid}/events", pages.job_events),
         ("/jobs/{jobid}/spark-ui", pages.spark_ui),
+        ("/nodes/{nodeid}", nodes.node),
+        ("/taskmanagers/{taskmanagerid}", nodes.task_manager),
+        ("/leadership", cluster.leadership),
+        *((path, pages.job_log) for path in _JOB_LOG_PATHS),
+    ]
+    with_cluster_tab: list[tuple[str, Page]] = [
+        ("/jobs", pages.jobs),
         ("/events", pages.events),
         ("/savepoints", savepoints.savepoints),
         ("/taskmanagers", nodes.task_managers),
         ("/nodes", nodes.nodes),
-        ("/nodes/{nodeid}", nodes.node),
-        ("/taskmanagers/{taskmanagerid}", nodes.task_manager),
         ("/audit", pages.audit),
         ("/blobs", cluster.blobs),
-        ("/leadership", cluster.leadership),
         *((path, pages.log) for path in _LOG_PATHS),
     ]
+    shown = [*with_own_tab, *((path, pages.in_cluster_tab(page)) for path, page in with_cluster_tab)]
     return [*(web.get(path, pages.guarded(page)) for path, page in shown), static_route()]
 
 
@@ -127,7 +136,20 @@ class _Pages:
             except EmberkeepError as error:
                 status = _status(error)
                 passes = status is HTTPStatus.SERVICE_UNAVAILABLE
-                return self.render(request, "error.html", "error", status, error=error, passes=passes)
+                tab = Tab(tone="waiting") if passes else UNKNOWN
+                return self.render(request, "error.html", "error", status, tab=tab, error=error, passes=passes)
+
+        return show
+
+    def in_cluster_tab(self, page: Page) -> Page:
+        """Wrap ``page``: the browser's tab says what is wrong in the cluster."""
+
+        async def show(request: web.Request) -> web.Response:
+            identity = request[REQUEST_IDENTITY]
+            jobs = visible(identity, await self._gateway.jobs())
+            task_managers = [] if identity.namespace else await self._gateway.task_managers()
+            request[_TAB] = cluster_tab(health(self._facts(identity, jobs, task_managers)))
+            return await page(request)
 
         return show
 
@@ -136,13 +158,15 @@ class _Pages:
         jobs = visible(identity, await self._gateway.jobs())
         running, ended = _split(jobs)
         task_managers = await self._gateway.task_managers()
+        found = health(self._facts(identity, jobs, task_managers))
         return self.render(
             request,
             "overview.html",
             "overview",
+            tab=cluster_tab(found),
             running=_troubled_first(running)[:_RUNNING_ON_OVERVIEW],
             running_total=len(running),
-            health=health(self._facts(identity, jobs, task_managers)),
+            health=found,
             capacity=None if identity.namespace else capacity_map(task_managers, jobs),
             ended=ended[:_ENDED_ON_OVERVIEW],
             counts=Counter(job.status for job in jobs),
@@ -199,6 +223,7 @@ class _Pages:
             request,
             "job.html",
             "jobs",
+            tab=job_tab(job),
             job=job,
             health=job_health(job),
             may_act=may_act(identity, job),
@@ -240,7 +265,14 @@ class _Pages:
         chosen = await self._events.chosen(
             job.job_id, f"/jobs/{job.job_id}/events", request.query, request.query.getall("type", [])
         )
-        return self.render(request, "events.html", "jobs", job=job, chosen=chosen)
+        return self.render(request, "events.html", "jobs", tab=job_tab(job), job=job, chosen=chosen)
+
+    async def job_log(self, request: web.Request) -> web.Response:
+        try:
+            request[_TAB] = job_tab(await self._gateway.job(parse_job_id(request.match_info["jobid"])))
+        except Absent:  # logs may be kept for longer than the job is known
+            request[_TAB] = UNKNOWN
+        return await self.log(request)
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, rest = request.path.rpartition("/logs")
@@ -261,7 +293,11 @@ class _Pages:
     def render(
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
     ) -> web.Response:
-        """Return a page. ``section``: the entry of the navigation that it belongs to."""
+        """Return a page.
+
+        ``section``: the entry of the navigation that it belongs to. ``tab`` in ``values``: see ``Tab``; the page may
+        leave it to what wraps it.
+        """
         identity, now_ms = request[REQUEST_IDENTITY], self._clock.now_ms()
         text = self._environment.get_template(template).render(
             section=section,
@@ -271,7 +307,7 @@ class _Pages:
             api=API_PREFIX,
             caller=identity,
             may_operate=identity.role.includes(Role.OPERATOR),
-            **values,
+            **{"tab": request.get(_TAB), **values},
         )
         headers = {hdrs.ETAG: page_tag(text), TIME_HEADER: str(now_ms)}
         if code is HTTPStatus.OK and request.headers.get(hdrs.IF_NONE_MATCH) == headers[hdrs.ETAG]:

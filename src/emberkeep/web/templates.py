@@ -6,24 +6,13 @@ import jinja2
 
 import emberkeep
 from emberkeep.base.configuration.option_types import priority_text
-from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
 from emberkeep.web.event_texts import event_tone
 from emberkeep.web.nodes import lapse
 from emberkeep.web.recovery_bars import recovery_bars
 from emberkeep.web.sparkline import sparkline
+from emberkeep.web.tab import TONES
 
-_TONES = {
-    JobStatus.CREATED: "waiting",
-    JobStatus.INITIALIZING: "waiting",
-    JobStatus.RUNNING: "running",
-    JobStatus.RESTARTING: "waiting",
-    JobStatus.FAILING: "failed",
-    JobStatus.FAILED: "failed",
-    JobStatus.CANCELLING: "cancelled",
-    JobStatus.CANCELED: "cancelled",
-    JobStatus.FINISHED: "finished",
-}
 _STAGE_TONES = {"ACTIVE": "running", "COMPLETE": "finished", "FAILED": "failed", "SKIPPED": "cancelled"}
 
 
@@ -50,7 +39,7 @@ def make_environment() -> jinja2.Environment:
         sparkline=sparkline,
         recovery_bars=recovery_bars,
         event_tone=event_tone,
-        tone=_TONES.__getitem__,
+        tone=TONES.__getitem__,
         stage_tone=lambda status: _STAGE_TONES.get(status, "waiting"),
     )
     environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)

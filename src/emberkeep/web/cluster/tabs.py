@@ -1,22 +1,14 @@
-"""What the browser's tab says of a node, a task manager and the leaders: a word for the title, and an icon. Pure."""
+"""What the browser's tab says of a node, a task manager and the leaders. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
 from emberkeep.web.health import is_disk_low
 from emberkeep.web.node_filter import Standing
-
-
-class Tab(msgspec.Struct, frozen=True, kw_only=True):
-    """``tone``: running, waiting or failed. ``word``: for the title; "" if nothing is wrong."""
-
-    tone: str = "running"
-    word: str = ""
+from emberkeep.web.tab import Tab
 
 
 def node_tab(standing: Standing, there: Iterable[TaskManagerView]) -> Tab:

@@ -8,6 +8,7 @@
 import { heardTime, serverTime, setAges } from "./ages.js";
 import { answered, keepLostIcon, lost, setIcon } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
+import { titleOf } from "./page_title.js";
 
 const POLL_MS = 3000;
 const HEARING_MS = 5000; // between two fetches while events tell what has changed
@@ -62,7 +63,9 @@ function show({ markup, tag }) {
 function replaceParts(fresh) {
   let isWhole = true;
   const replaced = new Set();
-  if (document.title !== fresh.title) document.title = fresh.title;
+  const title = titleOf(fresh);
+  if (document.title !== title) document.title = title;
+  document.documentElement.dataset.state = fresh.documentElement.dataset.state;
   setIcon(fresh.getElementById("icon").getAttribute("href")); // every page has one
   for (const old of document.querySelectorAll("[data-live]")) {
     const part = fresh.getElementById(old.id);

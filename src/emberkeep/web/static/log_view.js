@@ -3,8 +3,9 @@
 // bounded part of a log.
 
 import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
-import { answered, keepLostIcon, lost } from "./connection.js";
+import { answered, lost } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
+import { setName } from "./page_title.js";
 import { bytes, moment } from "./formats.js";
 
 const MOST_RECORDS = 3000; // on the page
@@ -257,7 +258,7 @@ function offer() {
   document.getElementById("log-name").textContent = title;
   document.getElementById("log-id").textContent = log === null ? stream : `${stream} on task manager ${log["taskmanager-id"]}`;
   view.setAttribute("aria-label", title);
-  document.title = `${title} · Emberkeep`;
+  setName(title);
 }
 
 async function readList() {
@@ -323,6 +324,5 @@ document.addEventListener("keydown", (event) => {
   fields.text.focus();
 });
 
-keepLostIcon();
 [fields.text.value, fields.level.value, fields.follow.checked] = [choice.text, choice.level, choice.follow];
 readList().then(show);

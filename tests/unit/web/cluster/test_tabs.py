@@ -10,8 +10,9 @@ import pytest
 
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
-from emberkeep.web.cluster.tabs import Tab, leaders_tab, node_tab
+from emberkeep.web.cluster.tabs import leaders_tab, node_tab
 from emberkeep.web.node_filter import Standing
+from emberkeep.web.tab import Tab
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.rest.server import Site, running_site
 from tests.unit.web.test_health import FULL, HERE, head
