@@ -303,12 +303,14 @@ class JobMaster(Actor):
 
     @asked
     def take_status(self) -> JobMasterStatus:
+        executors = sum(slot.executor.is_registered for slot in self.pool.state.held.values())
         return self._status.take(
             self.pool.state,
             self._blocklist,
             self.procedures.progress(),
             self._system.clock.monotonic(),
             rows=self.progress.trend(),
+            course=self.progress.course(self._status.completed_tasks, executors),
             tell_blocklist=self._blocklist_lost,
         )
 

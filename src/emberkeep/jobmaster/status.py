@@ -11,6 +11,7 @@ from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.driver_trace import DriverTrace
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.jobs.progress.course import Course
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.totals import TotalsOfQueries
 from emberkeep.jobs.progress.trend import TaskCounts, Trend
@@ -46,6 +47,10 @@ class AttemptStatus:
         self._sequence = 0
         self._scaling: Scaling | None = None
         self._flows: tuple[FlowProgress, ...] = ()
+
+    @property
+    def completed_tasks(self) -> int:
+        return self._work.completed_tasks
 
     def see(self, view: SparkView | None) -> None:
         """Note Spark's newest state. ``view``: None while no SparkContext is up."""
@@ -119,9 +124,11 @@ class AttemptStatus:
         now: float,
         *,
         rows: Trend | None,
+        course: Course | None,
         tell_blocklist: bool,
     ) -> JobMasterStatus:
         """Return the next status. ``now``: seconds of the pool's clock. ``rows``: the trend of streaming queries.
+        ``course``: of the job.
 
         ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
         """
@@ -158,6 +165,7 @@ class AttemptStatus:
             reclaim=None if pool.ceiling is None else pool.reclaim,
             given_back=pool.given_back,
             flows=self._flows,
+            course=course,
         )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import SavepointPointer
+from emberkeep.jobs.progress.kept_work import KeptWork
 
 
 class JobStatus(enum.Enum):
@@ -171,3 +172,4 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     namespace: str = ""
     savepoint: str = ""  # that the first attempt started from
     keeps_data: bool = False  # failed because its stored data is unusable; operators may need its files and checkpoints
+    work: KeptWork | None = None  # as its last report said; None if the leader that ended it had none

@@ -22,6 +22,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.jobs.progress.course import Course
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.jobs.progress.records import SourceProgress
@@ -643,6 +644,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     reclaim: Reclaim | None = None  # what it gives back now
     given_back: int = 0  # executors that it wants, and does without for that reason
     flows: tuple[FlowProgress, ...] = ()  # of a declarative pipeline, bounded
+    course: Course | None = None  # of the job over all its attempts; None before the first executor or task
 
     @property
     def executors_wanted(self) -> int:

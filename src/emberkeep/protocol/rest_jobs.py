@@ -10,7 +10,7 @@ from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.progress.rest_work import WorkInfo
+from emberkeep.protocol.progress.rest_work import CourseInfo, EndedExecutorInfo, WorkInfo
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
@@ -266,11 +266,13 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
     periodic_savepoints: PeriodicSavepointsInfo | None = None  # null if it has none, and once it has ended
     upgrade: UpgradeInfo | None = None  # the newest that it is part of; null if it is part of none
-    work: WorkInfo | None = None  # null before the first report, and after the end under an earlier leader
+    work: WorkInfo | None = None  # null before the first report
     dynamic_allocation: DynamicAllocationInfo | None = None  # null if the number of executors is fixed
     reclaim: ReclaimInfo | None = None  # null unless others are entitled to slots of the job
     priority: int = 0  # from ``job.priority``; 0 (normal) if the job ended under an earlier leader
     gang: bool = False  # it gets all its executors at once, or none
+    ended_executors: list[EndedExecutorInfo] = field(default_factory=list)  # the 30 whose tasks took most time
+    course: CourseInfo | None = None  # null before the first executor or task
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

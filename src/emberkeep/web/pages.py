@@ -218,6 +218,7 @@ class _Pages:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
+        worked = job.report.work.executors if job.report and job.report.work else ()
         lineage = Lineage(seen)
         return self.render(
             request,
@@ -231,9 +232,8 @@ class _Pages:
             origin=origin(job, lineage),
             course=await self._events.course(job, identity),
             report=job.report,
-            work_of={one.executor_id: one for one in job.report.work.executors}
-            if job.report and job.report.work
-            else {},
+            work_of={one.executor_id: one for one in worked if one.active},
+            ended_executors=[one for one in worked if not one.active],
             trace=job.traces[-1] if job.traces and job.traces[-1].milestones else None,
             procedure_name=procedure_name(job.procedure),
             procedure_text=procedure_text(job.procedure),

@@ -40,6 +40,7 @@ def make_environment() -> jinja2.Environment:
         recovery_bars=recovery_bars,
         event_tone=event_tone,
         tone=TONES.__getitem__,
+        ended_samples=lambda samples, status: samples if status.is_globally_terminal else samples[:-1],
         stage_tone=lambda status: _STAGE_TONES.get(status, "waiting"),
     )
     environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)

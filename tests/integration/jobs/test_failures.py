@@ -177,7 +177,7 @@ def runs_with_progress(cluster: Cluster, job_id: str) -> set[str]:
 def kept_runs(cluster: Cluster, job_id: str) -> set[str]:
     """The runs in what the driver has written of the history; the rest of it dies with the driver."""
     root = cluster.shell.state / "storage" / "checkpoints" / job_id
-    return {record.run_id for query in read_progress(root) for record in query.records}
+    return {record.run_id for query in read_progress(root).queries for record in query.records}
 
 
 def check_traces(job: JobDetailsInfo) -> None:

@@ -19,7 +19,7 @@ from emberkeep.adapters.backups.manifest import decode_manifest, encode_manifest
 from emberkeep.adapters.backups.node_records import Node, NodesRecord, encode_nodes, read_nodes
 from emberkeep.adapters.ha_blobs.place import Binding, read_binding, write_binding
 from emberkeep.adapters.job_store.database import JobDatabase
-from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.job_store.records import StoredAttempt, decode_result, encode_result
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.job_store.unfinished_restore import UnfinishedRestore, read_unfinished, write_unfinished
 from emberkeep.adapters.kept_logs.segments import decompress, encode_piece, scan_segment
@@ -48,8 +48,12 @@ from emberkeep.identities.model import NamedToken, NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.jobs.model import FailureKind
-from emberkeep.jobs.progress.encoding import decode_history, encode_history
+from emberkeep.jobs.progress.course import Course
+from emberkeep.jobs.progress.encoding import decode_progress, encode_progress
 from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.jobs.progress.kept_progress import KeptProgress
+from emberkeep.jobs.progress.kept_work import KeptWork
+from emberkeep.jobs.progress.work import AttemptWork, ExecutorWork, StageProgress
 from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
@@ -347,11 +351,58 @@ OCCURRENCE = Occurrence(
 )
 
 
-PROGRESS = (
-    QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).without_offsets(), record(2, recorded_ms=2))),
+PROGRESS = KeptProgress(
+    queries=(
+        QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).without_offsets(), record(2, recorded_ms=2))),
+    )
 )
 
-PROGRESS_WITH_INTERVAL = (QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1, interval_ms=10_000),)),)
+PROGRESS_WITH_INTERVAL = KeptProgress(
+    queries=(QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1, interval_ms=10_000),)),)
+)
+
+COURSE = Course(began_ms=1_795_000_000_000, step_ms=20_000, tasks=(3, 8), executors=(1, 2))
+
+PROGRESS_WITH_COURSE = KeptProgress(queries=(), course=COURSE)
+
+WORK = AttemptWork(
+    active_jobs=1,
+    completed_jobs=1,
+    active_stages=1,
+    completed_stages=1,
+    total_tasks=9,
+    active_tasks=1,
+    completed_tasks=8,
+    failed_tasks=1,
+    task_ms=9_000,
+    gc_ms=90,
+    shuffle_read=1024,
+    shuffle_written=2048,
+    spilled_memory=4096,
+    spilled_disk=512,
+    stages=(
+        StageProgress(
+            stage_id=1,
+            stage_attempt=0,
+            name="collect at app.py:5",
+            status="COMPLETE",
+            tasks=8,
+            active=0,
+            completed=8,
+            failed=1,
+            submitted_ms=1_795_000_000_000,
+            median_ms=1_000,
+            slowest_ms=2_000,
+            spilled_memory=4096,
+            spilled_disk=512,
+        ),
+    ),
+    executors=(
+        ExecutorWork(executor_id="0", task_ms=9_000, gc_ms=90, host="10.0.0.5", active=False, tasks=8, failed=1),
+    ),
+)
+
+RESULT_WITH_WORK = msgspec.structs.replace(samples.RESULT, work=KeptWork(app_id="app-1", work=WORK, course=COURSE))
 
 USAGE = KeptHistories(
     step_ms=10_000,
@@ -372,8 +423,8 @@ FORMATS = {
         OCCURRENCE,
     ),
     "progress-history.record": Format(
-        lambda path: path.write_bytes(encode_history(PROGRESS)),
-        lambda path: decode_history(path.read_bytes(), where="progress"),
+        lambda path: path.write_bytes(encode_progress(PROGRESS)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
         PROGRESS,
     ),
     "usage-history.record": Format(
@@ -382,9 +433,19 @@ FORMATS = {
         USAGE,
     ),
     "progress-history-with-interval.record": Format(
-        lambda path: path.write_bytes(encode_history(PROGRESS_WITH_INTERVAL)),
-        lambda path: decode_history(path.read_bytes(), where="progress"),
+        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_INTERVAL)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
         PROGRESS_WITH_INTERVAL,
+    ),
+    "progress-history-with-course.record": Format(
+        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_COURSE)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
+        PROGRESS_WITH_COURSE,
+    ),
+    "result-with-work": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_WORK)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_WORK,
     ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(

@@ -17,6 +17,9 @@ class Now:
     def now(self) -> float:
         return self.value / 1000
 
+    def monotonic(self) -> float:
+        return self.value / 1000
+
     def now_ms(self) -> int:
         return self.value
 

@@ -25,11 +25,13 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application, FirstTimes
-from emberkeep.jobmaster.progress_keeper import PAUSE
+from emberkeep.jobmaster.progress_keeper import COURSE_PAUSE, PAUSE
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.progress.course import Course
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.history import QueryHistory, Selection
+from emberkeep.jobs.progress.kept_progress import NOTHING_KEPT, KeptProgress
 from emberkeep.jobs.progress.trend import TrendUnit
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import TraceReport
@@ -1069,32 +1071,33 @@ def test_it_reports_a_trend_of_the_tasks_or_of_the_rows_of_its_queries(run: Run)
 class MemoryProgressStore:
     """Keeps what the attempt writes; ``away`` makes reads and writes fail."""
 
-    def __init__(self, earlier: tuple[QueryHistory, ...] = ()) -> None:
+    def __init__(self, earlier: KeptProgress = NOTHING_KEPT) -> None:
         self.before = earlier
-        self.kept: tuple[QueryHistory, ...] = ()
+        self.kept = NOTHING_KEPT
         self.writes = 0
         self.away = False
 
-    async def earlier(self) -> tuple[QueryHistory, ...]:
+    async def earlier(self) -> KeptProgress:
         self._reach()
         return self.before
 
-    async def keep(self, queries: tuple[QueryHistory, ...]) -> None:
+    async def keep(self, kept: KeptProgress) -> None:
         self._reach()
-        self.kept, self.writes = queries, self.writes + 1
+        self.kept, self.writes = kept, self.writes + 1
 
     def _reach(self) -> None:
         if self.away:
             raise Unavailable("the storage is away")
 
     def batches(self) -> list[int]:
-        return [one.batch_id for query in self.kept for one in query.records]
+        return [one.batch_id for query in self.kept.queries for one in query.records]
 
 
 def with_history(bench: Bench, *batches: int) -> MemoryProgressStore:
     """Let the driver's storage hold the history of an earlier attempt."""
     records = tuple(record(batch, run_id="before", recorded_ms=batch) for batch in batches)
-    store = MemoryProgressStore((QueryHistory(query_id="q-1", records=records),) if records else ())
+    history = (QueryHistory(query_id="q-1", records=records),) if records else ()
+    store = MemoryProgressStore(KeptProgress(queries=history))
     bench.service.master.progress.store = store
     bench.service.master.application_started(application())
     return store
@@ -1159,6 +1162,24 @@ def test_the_end_of_the_script_writes_the_newest_batch(run: Run) -> None:
         await bench.service.report_outcome(AttemptOutcome(exit_code=0))
         assert store.batches() == [1, 2]
         assert len(bench.job_manager.asked(ReportOutcome)) == 1
+
+    run(story)
+
+
+def test_the_course_of_the_job_goes_on_in_the_next_attempt_and_is_written_now_and_then(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        store = with_history(bench)
+        began = VirtualClock(bench.loop).now_ms() - 40_000
+        store.before = KeptProgress(queries=(), course=Course(began_ms=began, tasks=(2, 5), executors=(1, 2)))
+        bench.spark.work = AttemptWork(completed_tasks=6, total_tasks=9)
+        await bench.service.master.registered.wait()
+        await bench.until(lambda: bool((course := bench.status().course) and course.tasks[-1] == 11))
+        await asyncio.sleep(PAUSE)
+        assert store.writes == 0, "a short batch job writes nothing"
+        await bench.until(lambda: store.writes == 1, 3 * COURSE_PAUSE)
+        kept = store.kept.course
+        assert kept is not None
+        assert (kept.began_ms, kept.tasks[:4], kept.tasks[-1]) == (began, (2, 5, 5, 5), 11)
 
     run(story)
 

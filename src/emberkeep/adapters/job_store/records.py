@@ -142,8 +142,12 @@ def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:
 
 
 def is_same_end(one: JobResult, other: JobResult) -> bool:
-    """True if two results are equal apart from their savepoints, which the store adds itself."""
-    return without_savepoints(one) == without_savepoints(other)
+    """True if two results are equal apart from their savepoints, which the store adds itself, and their work.
+
+    A leader may have ended the job with an older report of its work than another.
+    """
+    first, second = (msgspec.structs.replace(without_savepoints(each), work=None) for each in (one, other))
+    return first == second
 
 
 def without_savepoints(result: JobResult) -> JobResult:

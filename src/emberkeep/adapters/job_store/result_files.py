@@ -148,6 +148,7 @@ def _outline(result: JobResult) -> JobResult:
         root_cause=cause if len(cause) <= _OUTLINE_CAUSE else f"{cause[:_OUTLINE_CAUSE]} …",
         attempts=tuple(msgspec.structs.replace(attempt, outcome=None) for attempt in result.attempts[-1:]),
         exceptions=(),
+        work=None,
     )
     if len(msgspec.json.encode(small)) <= INLINE_LIMIT:
         return small

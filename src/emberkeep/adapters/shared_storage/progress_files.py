@@ -1,4 +1,4 @@
-"""Files with the progress history of a job's streaming queries, in the job's directory of default checkpoints.
+"""Files with a job's progress, such as its queries' history, in the job's directory of default checkpoints.
 
 Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts. The file with the
 highest number counts. So an attempt that does not know that it is over harms nothing.
@@ -20,8 +20,8 @@ from emberkeep.base.errors import Damaged, Fatal, NewerFormat
 from emberkeep.base.files.durable import sync_directory, write_file
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.hostile import read_bytes
-from emberkeep.jobs.progress.encoding import decode_history, encode_history
-from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.jobs.progress.encoding import decode_progress, encode_progress
+from emberkeep.jobs.progress.kept_progress import NOTHING_KEPT, KeptProgress
 
 log = structlog.get_logger(__name__)
 
@@ -30,31 +30,31 @@ _NAME = re.compile(r"([0-9]{1,9})\.record")
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def read_progress(root: Path, *, before: int | None = None) -> tuple[QueryHistory, ...]:
-    """Return the newest readable history of a job; empty if there is none.
+def read_progress(root: Path, *, before: int | None = None) -> KeptProgress:
+    """Return the newest readable progress of a job; nothing if there is none.
 
     ``root``: the directory with the job's default checkpoints. ``before``: only of attempts with a lower number. A file
     that is damaged, or that a newer release has written, is logged and passed over. Raises Unavailable.
     """
     with _opened(root) as directory:
         if directory is None:
-            return ()
+            return NOTHING_KEPT
         for attempt in sorted(_attempts(directory), reverse=True):
             if before is not None and attempt >= before:
                 continue
             try:
-                return decode_history(read_bytes(directory / _name(attempt)), where=str(root / _DIRECTORY))
+                return decode_progress(read_bytes(directory / _name(attempt)), where=str(root / _DIRECTORY))
             except FileNotFoundError:
                 continue  # a newer attempt has just removed it
             except (Damaged, NewerFormat, Fatal) as error:
                 log.warning("a progress history cannot be used", root=str(root), attempt=attempt, reason=str(error))
             except OSError as error:
                 raise cannot_read(root / _DIRECTORY, error) from error
-    return ()
+    return NOTHING_KEPT
 
 
-def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) -> None:
-    """Replace the history of an attempt, then remove those of earlier attempts. Raises Fatal.
+def write_progress(root: Path, attempt: int, kept: KeptProgress) -> None:
+    """Replace what an attempt keeps, then remove the files of earlier attempts. Raises Fatal.
 
     Creates ``root``, but not its parent.
     """
@@ -64,7 +64,7 @@ def write_progress(root: Path, attempt: int, queries: tuple[QueryHistory, ...]) 
         if not path.exists():  # the attempt's first write
             _make(root)
             _make(directory)
-        write_file(path, encode_history(queries))
+        write_file(path, encode_progress(kept))
         for earlier in _attempts(directory):
             if earlier < attempt:
                 (directory / _name(earlier)).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The progress history of a driver's streaming queries, in the job's durable storage."""
+"""The progress of a driver's job, in the job's durable storage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from emberkeep.adapters.shared_storage.progress_files import read_progress, write_progress
 from emberkeep.daemons.driver.storage import require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec
-from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.jobs.progress.kept_progress import KeptProgress
 
 
 class DriverProgressStore:
@@ -18,16 +18,16 @@ class DriverProgressStore:
         self._spec = spec
         self._root = Path(spec.checkpoint_root)
 
-    async def earlier(self) -> tuple[QueryHistory, ...]:
+    async def earlier(self) -> KeptProgress:
         return await asyncio.to_thread(self._earlier)
 
-    async def keep(self, queries: tuple[QueryHistory, ...]) -> None:
-        await asyncio.to_thread(self._keep, queries)
+    async def keep(self, kept: KeptProgress) -> None:
+        await asyncio.to_thread(self._keep, kept)
 
-    def _earlier(self) -> tuple[QueryHistory, ...]:
+    def _earlier(self) -> KeptProgress:
         require_own_place(self._spec)
         return read_progress(self._root, before=self._spec.attempt)
 
-    def _keep(self, queries: tuple[QueryHistory, ...]) -> None:
+    def _keep(self, kept: KeptProgress) -> None:
         require_own_place(self._spec)
-        write_progress(self._root, self._spec.attempt, queries)
+        write_progress(self._root, self._spec.attempt, kept)

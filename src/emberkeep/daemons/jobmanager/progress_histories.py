@@ -42,6 +42,6 @@ class StoredProgressHistories:
         self._waiting += 1
         try:
             async with self._places:
-                return await asyncio.to_thread(lambda: page(read_progress(self._root / job_id), selection))
+                return await asyncio.to_thread(lambda: page(read_progress(self._root / job_id).queries, selection))
         finally:
             self._waiting -= 1

@@ -44,6 +44,7 @@ from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.ended_work import with_work
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.driver_move import MoveMachine
@@ -312,7 +313,7 @@ class Dispatcher(Actor):
             case ev.AttemptOver(attempt):
                 resources.needs.end_attempt(job_id, attempt)
             case ev.RecordResult(result):
-                self._records.end_job(result)
+                self._records.end_job(with_work(result, job.report))
             case ev.JobOver():
                 resources.needs.remove_job(job_id)
                 self._table.remove(job_id)

@@ -23,7 +23,10 @@ from emberkeep.watchdog.model import Alarm
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, active or ended. ``graph`` and ``status_report`` are None if it ended under an earlier leader."""
+    """One job, active or ended.
+
+    If it ended under an earlier leader, ``graph`` is None, and ``status_report`` only has what is kept with its result.
+    """
 
     job_id: JobId
     name: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.ended_work import report_of
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult, JobStatus
 
@@ -28,7 +29,7 @@ def view_of_result(result: JobResult) -> JobView:
         attempts=result.attempts,
         exceptions=result.exceptions,
         graph=None,
-        status_report=None,
+        status_report=report_of(result.work),
         result=result,
         pointers=JobPointers(attempt=newest.attempt if newest else 0, savepoints=result.savepoints),
     )

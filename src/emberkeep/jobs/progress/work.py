@@ -5,12 +5,15 @@ Spark counts per application. An attempt may have several applications, one afte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from emberkeep.base.compatible import Compatible
 
 STAGES_KEPT = 20  # stages that a report names: the active ones first, then those that ended last
-EXECUTORS_KEPT = 500  # executors whose times a report has: those that collected most garbage
+EXECUTORS_KEPT = 500  # active executors that a report has: those that collected most garbage
+ENDED_EXECUTORS_KEPT = 30  # executors that have ended: those whose tasks took most time
 ACTIVE = "ACTIVE"  # the status of a stage whose tasks run
 NAME_LIMIT = 200  # characters of a stage's name
 
@@ -54,11 +57,19 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
 
 
 class ExecutorWork(Compatible, frozen=True, kw_only=True):
-    """What one executor has done since its start: how long its tasks ran, and how long of it in garbage collection."""
+    """What one executor has done since its start: how long its tasks ran, and how long of it in garbage collection.
+
+    ``host``: the machine that it runs on, or has run on, as Spark names it. ``active``: False once it has ended.
+    ``tasks``: those that have succeeded. ``failed``: tasks.
+    """
 
     executor_id: str
     task_ms: int = 0
     gc_ms: int = 0
+    host: str = ""
+    active: bool = True
+    tasks: int = 0
+    failed: int = 0
 
     @property
     def gc_share(self) -> float | None:
@@ -89,7 +100,7 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
     spilled_memory: int = 0
     spilled_disk: int = 0
     stages: tuple[StageProgress, ...] = ()
-    executors: tuple[ExecutorWork, ...] = ()  # active ones of the current application, at most EXECUTORS_KEPT
+    executors: tuple[ExecutorWork, ...] = ()  # of the newest application: active ones first; bounded
 
     @property
     def left_ms(self) -> int | None:
@@ -101,6 +112,12 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
             return None
         left = max(0, self.total_tasks - self.completed_tasks)
         return self.task_ms * left // (self.completed_tasks * self.active_tasks)
+
+
+def most_worked(executors: Iterable[ExecutorWork]) -> tuple[ExecutorWork, ...]:
+    """Return ENDED_EXECUTORS_KEPT of these executors, as ended: those whose tasks took most time."""
+    chosen = sorted(executors, key=lambda one: -one.task_ms)[:ENDED_EXECUTORS_KEPT]
+    return tuple(msgspec.structs.replace(one, active=False) if one.active else one for one in chosen)
 
 
 _OF_NOW = ("active_jobs", "active_stages", "active_tasks", "stages", "executors")
@@ -116,7 +133,7 @@ def ended(work: AttemptWork) -> AttemptWork:
         active_tasks=0,
         total_tasks=work.completed_tasks,
         stages=tuple(stage for stage in work.stages if stage.status != ACTIVE),
-        executors=(),
+        executors=most_worked(work.executors),
     )
 
 

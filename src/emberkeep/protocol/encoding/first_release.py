@@ -37,7 +37,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed", "lease"),
     messages.JobMasterStatus: (
         *("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
-        *("least_slots", "reclaim", "given_back", "flows"),
+        *("least_slots", "reclaim", "given_back", "flows", "course"),
     ),
     messages.OfferSlotsReply: ("later",),
     messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms", "totals", "sources"),

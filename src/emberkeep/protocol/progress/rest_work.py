@@ -57,3 +57,30 @@ class WorkInfo(Kebab, frozen=True, kw_only=True):
     disk_bytes_spilled: int
     time_left: Duration | None
     stages: list[StageInfo]
+
+
+class EndedExecutorInfo(Kebab, frozen=True, kw_only=True):
+    """What an executor of the newest Spark application had done when it ended. ``host``: where it ran.
+
+    ``task-time``: how long its tasks ran; ``gc-time``: the part of it that went into garbage collection.
+    """
+
+    id: str
+    host: str
+    tasks_finished: int
+    tasks_failed: int
+    task_time: Duration
+    gc_time: Duration
+
+
+class CourseInfo(Kebab, frozen=True, kw_only=True):
+    """Tasks and executors of a job over its whole time, over all attempts. 120 samples at most, oldest first.
+
+    A sample stands for ``interval`` from ``began`` on, which doubles each time that there are too many samples.
+    ``tasks-finished``: until the end of the sample. ``executors``: the most that there were in it.
+    """
+
+    began: Millis
+    interval: Duration
+    tasks_finished: list[int]
+    executors: list[int]

@@ -6,6 +6,7 @@ import msgspec
 
 from emberkeep.jobs.progress.work import ExecutorWork
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus
+from emberkeep.protocol.progress.rest_work import EndedExecutorInfo
 from emberkeep.protocol.rest_jobs import DepartureInfo, ExecutorInfo
 
 
@@ -15,6 +16,24 @@ def executor_infos(report: JobMasterStatus | None) -> list[ExecutorInfo]:
         return []
     work = {} if report.work is None else {one.executor_id: one for one in report.work.executors}
     return [_executor(executor, work.get(executor.executor_id)) for executor in report.executors]
+
+
+def ended_executor_infos(report: JobMasterStatus | None) -> list[EndedExecutorInfo]:
+    """Return what the executors that have ended had done, as far as a report names them."""
+    if report is None or report.work is None:
+        return []
+    return [
+        EndedExecutorInfo(
+            id=one.executor_id,
+            host=one.host,
+            tasks_finished=one.tasks,
+            tasks_failed=one.failed,
+            task_time=one.task_ms,
+            gc_time=one.gc_ms,
+        )
+        for one in report.work.executors
+        if not one.active
+    ]
 
 
 def _executor(executor: ExecutorView, work: ExecutorWork | None) -> ExecutorInfo:

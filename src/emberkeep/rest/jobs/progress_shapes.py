@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from emberkeep.jobs.progress.course import Course
 from emberkeep.jobs.progress.history import HistoryPage
 from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.protocol.progress.rest_history import ProgressHistory, ProgressInfo, QueryWithHistory, SourceInfo
-from emberkeep.protocol.progress.rest_work import StageInfo, WorkInfo
+from emberkeep.protocol.progress.rest_work import CourseInfo, StageInfo, WorkInfo
 
 NEVER = -1
 
@@ -50,6 +51,16 @@ def _stage(stage: StageProgress) -> StageInfo:
         time_left=stage.left_ms,
         memory_bytes_spilled=stage.spilled_memory,
         disk_bytes_spilled=stage.spilled_disk,
+    )
+
+
+def course_info(course: Course) -> CourseInfo:
+    """Return the course of a job."""
+    return CourseInfo(
+        began=course.began_ms,
+        interval=course.step_ms,
+        tasks_finished=list(course.tasks),
+        executors=list(course.executors),
     )
 
 

@@ -31,8 +31,8 @@ from emberkeep.protocol.rest_jobs import (
     TaskCounts,
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
-from emberkeep.rest.jobs.executor_shapes import executor_infos
-from emberkeep.rest.jobs.progress_shapes import work_info
+from emberkeep.rest.jobs.executor_shapes import ended_executor_infos, executor_infos
+from emberkeep.rest.jobs.progress_shapes import course_info, work_info
 from emberkeep.rest.jobs.savepoint_shapes import periodic_info, procedure_info
 from emberkeep.rest.jobs.upgrade_shapes import upgrade_info
 from emberkeep.slots.model import Reclaim
@@ -161,6 +161,8 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         reclaim=None if report is None or report.reclaim is None else _reclaim(report.reclaim),
         priority=view.priority,
         gang=view.gang,
+        ended_executors=ended_executor_infos(report),
+        course=None if report is None or report.course is None else course_info(report.course),
     )
 
 

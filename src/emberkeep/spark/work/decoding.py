@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, AttemptWork, ExecutorWork, StageProgress
+from emberkeep.jobs.progress.work import (
+    EXECUTORS_KEPT,
+    NAME_LIMIT,
+    AttemptWork,
+    ExecutorWork,
+    StageProgress,
+    most_worked,
+)
 from emberkeep.spark.executors.blocks import DRIVER
 
 Report = Mapping[str, Any]
@@ -48,17 +55,25 @@ class ExecutorTotals:
 
 
 def decode_executors(executors: Iterable[Report]) -> tuple[ExecutorWork, ...]:
-    """Return what the active executors have done, at most EXECUTORS_KEPT, those that collected most garbage first."""
-    active = [one for one in executors if one["id"] != DRIVER and one.get("isActive", True)]
-    found = (
-        ExecutorWork(
-            executor_id=str(one["id"]),
-            task_ms=int(one.get("totalDuration", 0)),
-            gc_ms=int(one.get("totalGCTime", 0)),
-        )
-        for one in active
+    """Return what the executors have done: EXECUTORS_KEPT active ones, then ENDED_EXECUTORS_KEPT that have ended.
+
+    Among the active ones, those that collected most garbage come first; among the others, those that worked most.
+    """
+    found = [_executor(one) for one in executors if one["id"] != DRIVER]
+    active = sorted((one for one in found if one.active), key=lambda one: -one.gc_ms)
+    return (*active[:EXECUTORS_KEPT], *most_worked(one for one in found if not one.active))
+
+
+def _executor(report: Report) -> ExecutorWork:
+    return ExecutorWork(
+        executor_id=str(report["id"]),
+        task_ms=int(report.get("totalDuration", 0)),
+        gc_ms=int(report.get("totalGCTime", 0)),
+        host=str(report.get("hostPort", "")).rpartition(":")[0][:NAME_LIMIT],
+        active=bool(report.get("isActive", True)),
+        tasks=int(report.get("completedTasks", 0)),
+        failed=int(report.get("failedTasks", 0)),
     )
-    return tuple(sorted(found, key=lambda one: -one.gc_ms)[:EXECUTORS_KEPT])
 
 
 def decode_stage(stage: Report) -> StageProgress:

@@ -3,7 +3,7 @@
 import { moment } from "./formats.js";
 import { including, moved, zoomed } from "./spans.js";
 
-const NAMES = ["plot-from", "plot-to"]; // in the address, in milliseconds
+const ENDS = ["from", "to"]; // after the name of the plots: in the address, in milliseconds
 const SHORTEST = 1; // seconds that are shown at least
 
 // Keeps what is shown in the address: values by name; null removes one.
@@ -16,21 +16,24 @@ export function note(values) {
   history.replaceState(history.state, "", address);
 }
 
-function inAddress() {
-  const [from, to] = NAMES.map((name) => Number(new URLSearchParams(location.search).get(name) ?? NaN));
+function inAddress(names) {
+  const [from, to] = names.map((name) => Number(new URLSearchParams(location.search).get(name) ?? NaN));
   return to > from ? { from: from / 1000, to: to / 1000 } : null;
 }
 
 export class ShownSpan {
-  #span = inAddress(); // {from, to} in seconds; null: all of it, also as it grows
+  #names; // in the address
+  #span; // {from, to} in seconds; null: all of it, also as it grows
   #whole = null;
   #tools;
   #cursor;
   #onChange;
 
   // `tools` has the buttons, and says what is shown. `cursor` returns where the cursor is, in seconds, or null.
-  // `onChange` is called when a button or a key has changed the span.
-  constructor(tools, cursor, onChange) {
+  // `onChange` is called when a button or a key has changed the span. `name`: of the plots in the address.
+  constructor(tools, cursor, onChange, name) {
+    this.#names = ENDS.map((end) => `${name}-${end}`);
+    this.#span = inAddress(this.#names);
     this.#tools = tools;
     this.#cursor = cursor;
     this.#onChange = onChange;
@@ -62,7 +65,7 @@ export class ShownSpan {
     if (span?.from === this.#span?.from && span?.to === this.#span?.to) return;
     this.#span = span;
     const values = span === null ? [null, null] : [span.from, span.to].map((seconds) => String(Math.round(seconds * 1000)));
-    note(Object.fromEntries(NAMES.map((name, index) => [name, values[index]])));
+    note(Object.fromEntries(this.#names.map((name, index) => [name, values[index]])));
     this.#say();
   }
 

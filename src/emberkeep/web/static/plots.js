@@ -42,9 +42,10 @@ export class Plots {
 
   // `legend` gets the shapes of the marks. `spoken` gets what is at the cursor when a key has moved it. `plots`: each has
   // an id, a title, a text for the numbers of its axes, and its series. `noun`: what the records are; `label`: what one is
-  // called at the cursor. `tools` has buttons that change the part of the time that is shown.
-  constructor({ place, legend, tools, spoken, name, plots, noun, label }) {
-    this.#time = new ShownSpan(tools, () => this.#at, () => this.#scale());
+  // called at the cursor. `tools` has buttons that change the part of the time that is shown; the page's address keeps it
+  // by the name `address`.
+  constructor({ place, legend, tools, spoken, name, plots, noun, label, address = "plot" }) {
+    this.#time = new ShownSpan(tools, () => this.#at, () => this.#scale(), address);
     this.#sync = uPlot.sync(name);
     this.#plots = plots;
     this.#noun = noun;

@@ -12,6 +12,7 @@ from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import encode_record
 from emberkeep.jobs.progress.encoding import KIND, VERSION
 from emberkeep.jobs.progress.history import QueryHistory
+from emberkeep.jobs.progress.kept_progress import NOTHING_KEPT, KeptProgress
 from tests.support.crashes.observed import observed
 from tests.support.crashes.recorded import Loss, RecordedFiles
 from tests.support.progress.records import record
@@ -19,13 +20,13 @@ from tests.support.progress.records import record
 FOLDER = "_emberkeep_progress"
 
 
-def history(batch: int) -> tuple[QueryHistory, ...]:
-    return (QueryHistory(query_id="q-1", records=(record(batch),)),)
+def history(batch: int) -> KeptProgress:
+    return KeptProgress(queries=(QueryHistory(query_id="q-1", records=(record(batch),)),))
 
 
 def test_the_newest_attempt_counts_and_removes_those_before(tmp_path: Path) -> None:
     root = tmp_path / "job"
-    assert read_progress(root) == ()
+    assert read_progress(root) == NOTHING_KEPT
     write_progress(root, 1, history(1))
     write_progress(root, 2, history(2))
     assert [path.name for path in (root / FOLDER).iterdir()] == ["2.record"]
@@ -65,7 +66,7 @@ def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
     write_progress(tmp_path / "victim", 1, history(1))
     (tmp_path / "job").mkdir()
     (tmp_path / "job" / FOLDER).symlink_to(tmp_path / "victim" / FOLDER)
-    assert read_progress(tmp_path / "job") == ()
+    assert read_progress(tmp_path / "job") == NOTHING_KEPT
 
 
 def test_storage_that_is_away_is_not_taken_for_an_empty_history(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryL
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.jobs.progress.history import HistoryPage, QueryHistory, Selection
+from emberkeep.jobs.progress.kept_progress import KeptProgress
 from emberkeep.protocol.messages import Message, ProgressRead, ReadProgress
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.progress.records import record
@@ -24,9 +25,8 @@ LIVE = HistoryPage(records=(record(9),))
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Path:
-    write_progress(
-        tmp_path / JOB, 1, (QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1), record(2, recorded_ms=2))),)
-    )
+    history = QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1), record(2, recorded_ms=2)))
+    write_progress(tmp_path / JOB, 1, KeptProgress(queries=(history,)))
     return tmp_path
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from emberkeep.jobs.progress.work import ACTIVE, AttemptWork, StageProgress, added, ended
+from emberkeep.jobs.progress.work import (
+    ACTIVE,
+    ENDED_EXECUTORS_KEPT,
+    AttemptWork,
+    ExecutorWork,
+    StageProgress,
+    added,
+    ended,
+)
 
 
 def stage(number: int, status: str = ACTIVE, **changes: int) -> StageProgress:
@@ -46,6 +54,15 @@ def test_nothing_is_active_in_an_application_that_has_ended() -> None:
     assert ended(work) == AttemptWork(
         completed_jobs=2, completed_stages=3, total_tasks=4, completed_tasks=4, stages=(stage(6, "COMPLETE"),)
     )
+
+
+def test_the_executors_that_worked_most_are_known_after_the_end() -> None:
+    work = AttemptWork(
+        executors=tuple(ExecutorWork(executor_id=str(each), task_ms=each) for each in range(ENDED_EXECUTORS_KEPT + 5))
+    )
+    kept = ended(work).executors
+    assert (len(kept), kept[0].executor_id, kept[-1].executor_id) == (ENDED_EXECUTORS_KEPT, "34", "5")
+    assert not any(one.active for one in kept)
 
 
 @pytest.mark.parametrize(("median_ms", "slowest_ms", "skew"), [(0, 0, None), (200, 200, 1.0), (200, 900, 4.5)])

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, STAGES_KEPT, AttemptWork, ended
+from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, STAGES_KEPT, AttemptWork, ExecutorWork, ended
 from emberkeep.spark.work.decoding import decode_stage
 from emberkeep.spark.work.reader import WorkReader
 
@@ -115,16 +115,18 @@ def test_each_active_executor_has_its_share_of_garbage_collection() -> None:
         {**executor("1", 0), "isActive": True},
         {**executor("2", 5), "totalGCTime": 250, "isActive": True},
         {**executor("3", 5), "totalGCTime": 900, "isActive": True},
-        {**executor("4", 90), "isActive": False},
+        {**executor("4", 90, failed=2), "isActive": False, "hostPort": "10.0.0.5:4040"},
     ]
     work = reader.read(store)
-    assert [(one.executor_id, one.task_ms, one.gc_ms, one.gc_share) for one in work.executors] == [
+    assert [(one.executor_id, one.task_ms, one.gc_ms, one.gc_share) for one in work.executors if one.active] == [
         ("3", 500, 900, 1.0),
         ("2", 500, 250, 0.5),
         ("0", 1000, 10, 0.01),
         ("1", 0, 0, None),
     ]
-    assert ended(work).executors == ()
+    dead = ExecutorWork(executor_id="4", task_ms=9000, gc_ms=90, host="10.0.0.5", active=False, tasks=90, failed=2)
+    assert work.executors[4:] == (dead,)
+    assert [one.executor_id for one in ended(work).executors] == ["4", "0", "3", "2", "1"]
     assert reader.read(ScriptedStore("app-2")).executors == (), "executors of an application end with it"
 
 
