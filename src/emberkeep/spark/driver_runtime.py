@@ -277,7 +277,7 @@ def install(
         known, gate, plans, storages, may_commit, settings.asked_before, states, settings.step_seconds
     )
     restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
-    starts = OrderedStarts(gate, restore, procedures)
+    starts = OrderedStarts(gate, restore, procedures, may_commit)
     queries = QueryHook(settings.checkpoint_root, locations, places, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices, take_jvm)
     contexts.install()

@@ -15,7 +15,7 @@ SEQUENCES = (
     COMMON
     + KINDS
     + '''
-import traceback
+import shutil, traceback
 from hypothesis import HealthCheck, Phase, given, seed as fixed_seed, settings, strategies as st
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark.queries.checkpoint_logs import offset_texts
@@ -52,7 +52,9 @@ class Job:
         self.begin("")
 
     def begin(self, savepoint):
-        """A job starts, from nothing or from a savepoint."""
+        """A job starts, from nothing or from a savepoint. Nothing is left of the job before it."""
+        for earlier in self.home.glob("life-*"):
+            shutil.rmtree(earlier)
         self.lives += 1
         hook._queries.clear()
         hook._root, hook._next_ordinal = f"{self.home.as_uri()}/life-{self.lives}", 0

@@ -26,7 +26,7 @@ class Now:
 
 def test_a_query_that_is_stuck_for_long_still_shows_zeros() -> None:
     clock = Now(record(0).triggered_ms + 1000)
-    keeper = ProgressKeeper(Actor("driver"), clock)  # type: ignore[arg-type]
+    keeper = ProgressKeeper(Actor("driver"), clock)
     keeper.see([record(0)])
     clock.value += 2 * SAMPLES_KEPT * SAMPLE_MS
     trend = keeper.trend()
