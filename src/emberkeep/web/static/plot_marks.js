@@ -22,9 +22,13 @@ export function drawMarks(chart, marks, colour) {
   const { ctx, bbox } = chart;
   const ratio = devicePixelRatio;
   const failedLast = [...marks].sort((one, other) => (one.tone === "failed") - (other.tone === "failed"));
+  const drawn = new Set();
   for (const mark of failedLast) {
     const x = chart.valToPos(mark.at / 1000, "x", true);
     if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) continue;
+    const place = `${Math.round(x)} ${mark.tone} ${groupOf(mark).legend}`; // one that is hidden by its like costs the same
+    if (drawn.has(place)) continue;
+    drawn.add(place);
     ctx.save();
     ctx.strokeStyle = ctx.fillStyle = colour(`--${mark.tone}`);
     ctx.lineWidth = ratio;

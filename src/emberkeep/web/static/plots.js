@@ -84,24 +84,28 @@ export class Plots {
       if (this.#drawn.has(plot.id)) this.#remove(plot.id);
       return;
     }
-    const columns = series.map((one) => column(this.#found, one.value));
-    const known = columns.some((values) => values.some((value) => value !== null && (value !== 0 || !plot.onlyIfUsed)));
     const drawn = this.#drawn.get(plot.id);
-    if (!known && drawn === undefined) return;
+    if (drawn === undefined && !this.#isKnown(plot, series)) return;
     const labels = series.map((one) => one.label).join("\n");
     if (drawn !== undefined && drawn.labels !== labels) this.#remove(plot.id);
     const current = this.#drawn.get(plot.id) ?? this.#draw(plot, series, labels);
-    current.columns = columns;
+    current.series = series;
     current.isStale = true;
     if (drawn === undefined || this.#visible.has(current.figure)) this.#fill(current); // once, for those who print the page
     this.#describe(current);
   }
 
-  // Gives the chart the numbers that it does not show yet.
+  #isKnown(plot, series) {
+    const isShown = (value) => value !== null && (value !== 0 || !plot.onlyIfUsed);
+    return series.some((one) => this.#found.some((row) => row.record !== null && isShown(one.value(row.record))));
+  }
+
+  // Gives the chart the numbers that it does not show yet. They are read here, so a chart that nobody sees costs nothing.
   #fill(drawn) {
     if (!drawn.isStale) return;
     drawn.isStale = false;
-    const lines = drawn.plot.stacked ? stacked(drawn.columns).reverse() : drawn.columns;
+    const columns = drawn.series.map((one) => column(this.#found, one.value));
+    const lines = drawn.plot.stacked ? stacked(columns).reverse() : columns;
     const span = this.#time.chosen;
     drawn.chart.setData([this.#found.map((row) => row.at), ...lines], span === null);
     if (span !== null) drawn.chart.setScale("x", { min: span.from, max: span.to });
@@ -133,7 +137,7 @@ export class Plots {
     const following = this.#plots.slice(this.#plots.indexOf(plot) + 1).map((one) => this.#drawn.get(one.id)?.figure).find(Boolean);
     this.#place.insertBefore(figure, following ?? null);
     const chart = new uPlot(this.#options(plot, series), [[], ...series.map(() => [])], canvas);
-    const drawn = { plot, series, labels, figure, canvas, values, chart, columns: [], isStale: true };
+    const drawn = { plot, series, labels, figure, canvas, values, chart, isStale: true };
     this.#drawn.set(plot.id, drawn);
     this.#watch.observe(figure);
     return drawn;
@@ -255,9 +259,9 @@ export class Plots {
   }
 
   #describe(drawn) {
-    const { plot, series, values, columns, canvas } = drawn;
-    const index = this.#index();
-    const texts = series.map((one, number) => (one.right ? plot.right : plot.left)(columns[number]?.[index]));
+    const { plot, series, values, canvas } = drawn;
+    const record = this.#found[this.#index()]?.record ?? null;
+    const texts = series.map((one) => (one.right ? plot.right : plot.left)(record === null ? null : one.value(record)));
     for (const [number, text] of texts.entries()) values[number].textContent = text;
     const there = series.map((one, number) => `${one.label} ${texts[number]}`).join(", ");
     const size = `${this.#records.length} ${this.#noun}, ${this.#marks.length} events`;

@@ -110,7 +110,8 @@ async function draw() {
   }
   const moments = rows(records);
   const shownMarks = since(marks, moments);
-  plots.show(records, shownMarks.length > 0 ? rows(records, shownMarks.at(-1).at) : moments, shownMarks);
+  const last = (shownMarks.at(-1)?.at ?? 0) / 1000;
+  plots.show(records, last > moments.at(-1).at ? rows(records, last * 1000) : moments, shownMarks);
 }
 
 // What the page says of the queries: their newest batches.
