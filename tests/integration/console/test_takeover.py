@@ -1,4 +1,4 @@
-"""The console while the leader dies: an open page goes on at the next leader, with its session."""
+"""The console while the leader dies: open pages go on at the next leader, which knows jobs that have ended."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ for number in range(100_000):
     time.sleep(0.5)
 """
 
+REPORT = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+print(spark.range(1000).selectExpr("id % 10 AS key").groupBy("key").count().count(), flush=True)
+spark.stop()
+"""
+
 
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
@@ -40,6 +48,11 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
 
 
 def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
+    cluster.shell.write("report.py", REPORT)
+    report = cluster.submit("report.py")
+    cluster.wait_for_end(report)
+    done = cluster.ask(lambda client: client.job(report)).emberkeep.work
+    assert done is not None
     cluster.shell.write("plain.py", PLAIN)
     job_id = cluster.submit("plain.py")
     cluster.wait_for_driver(job_id)
@@ -80,4 +93,9 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         opened.url = new_url
         opened.open(f"/taskmanagers/{task_manager}")
         opened.sees(f"known since{known_since}", "#usage-newest")  # the next leader continues the history
+        opened.open(f"/jobs/{report}")  # it ended under the dead leader
+        opened.sees(f"{done.tasks_finished} of {done.tasks_finished} tasks done", "#work")
+        opened.page.locator("#work tbody tr").first.wait_for()
+        opened.page.locator("#executors tbody tr").first.wait_for()
+        assert cluster.ask(lambda client: client.job(report)).emberkeep.work == done
         opened.problems.clear()  # requests that the dead leader did not answer
