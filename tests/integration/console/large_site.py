@@ -21,6 +21,7 @@ from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.progress.course import SAMPLES_KEPT, Course
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_reader import LogReader
@@ -39,6 +40,12 @@ from tests.unit.rest.fake_gateway import (
 from tests.unit.rest.server import ListedLogs, MemoryProgress, Site, running_site
 from tests.unit.usage.test_history import reading
 
+COURSE = Course(  # of a job that has worked for a day
+    began_ms=NOW_MS - 24 * 3_600_000,
+    step_ms=720_000,
+    tasks=tuple(100 * number for number in range(SAMPLES_KEPT)),
+    executors=tuple(number % 4 for number in range(SAMPLES_KEPT)),
+)
 BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
 JOINED = job_id(4)  # a stream with two sources
 
@@ -129,7 +136,7 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
             for n in range(1, jobs + 1)
         )
     )
-    gateway.change(BATCH, status_report=status_report(queries=()))
+    gateway.change(BATCH, status_report=status_report(queries=(), course=COURSE))
     drivers = (driver_report(BATCH),)
     gateway.add_task_managers(*(task_manager_view(n, drivers=drivers if n == 2 else ()) for n in range(2, nodes + 1)))
     last = task_manager_view(nodes + 1)

@@ -196,6 +196,20 @@ def test_plots_are_zoomed_with_buttons_and_keys(opened: Window) -> None:
     assert not opened.accessibility_problems()
 
 
+def test_the_tasks_and_executors_of_a_job_are_plotted_over_its_whole_time(opened: Window) -> None:
+    page = opened.page
+    opened.open(f"/jobs/{BATCH}")
+    page.locator("[data-plot=executors] canvas").first.wait_for()
+    expect(page.locator("#course-plots figure")).to_have_count(3)
+    opened.sees("11 800 tasks done since", "#course-newest")
+    page.get_by_text("The samples as a table").click()
+    expect(page.locator("#course-table tr")).to_have_count(60)
+    page.get_by_role("group", name="Part of the job’s time that the plots show").get_by_title("Zoom in (+)").click()
+    expect(page).to_have_url(re.compile("course-from="))
+    assert not opened.is_too_wide()
+    assert not opened.accessibility_problems()
+
+
 def test_late_rows_are_plotted_where_there_are_some(opened: Window) -> None:
     page = opened.page
     opened.open(f"/jobs/{JOINED}")
