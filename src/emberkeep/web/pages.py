@@ -27,7 +27,6 @@ from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.verifications import Verifications
-from emberkeep.log_records.model import Level
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
 from emberkeep.web.cluster.node_pages import NodePages
@@ -37,6 +36,7 @@ from emberkeep.web.health import ClusterFacts, ProblemTimes, health
 from emberkeep.web.job_filter import JobFilter, parse_status
 from emberkeep.web.job_health import job_health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
+from emberkeep.web.logs.pages import JOB_LOG_PATHS, LOG_PATHS, LogPages
 from emberkeep.web.page_tags import TIME_HEADER, page_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
@@ -49,14 +49,6 @@ JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
-_JOB_LOG_PATHS = (
-    "/jobs/{jobid:[0-9a-f]{32}}/logs",
-    "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
-)
-_LOG_PATHS = (
-    "/taskmanagers/{taskmanagerid:[A-Za-z0-9._-]{1,128}}/logs/{name:[A-Za-z0-9._-]{1,200}}",
-    "/jobmanager/logs/{name:[A-Za-z0-9._-]{1,200}}",
-)
 
 _TAB = web.RequestKey("emberkeep.tab", Tab)  # what the browser's tab says unless the page says something else
 
@@ -94,6 +86,7 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
     pages = _Pages(sources, make_environment(), events)
     cluster = ClusterPages(pages.render, sources.gateway, sources.clock, sources.blobs, events, sources.election)
     nodes = NodePages(pages.render, sources.gateway, events)
+    logs = LogPages(pages.render, sources.gateway)
     savepoints = SavepointPages(pages.render, sources.gateway, sources.verifications)
     with_own_tab: list[tuple[str, Page]] = [
         ("/", pages.overview),
@@ -103,7 +96,7 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
         ("/nodes/{nodeid}", nodes.node),
         ("/taskmanagers/{taskmanagerid}", nodes.task_manager),
         ("/leadership", cluster.leadership),
-        *((path, pages.job_log) for path in _JOB_LOG_PATHS),
+        *((path, logs.job_log) for path in JOB_LOG_PATHS),
     ]
     with_cluster_tab: list[tuple[str, Page]] = [
         ("/jobs", pages.jobs),
@@ -113,7 +106,7 @@ def web_routes(sources: WebSources) -> list[web.AbstractRouteDef]:
         ("/nodes", nodes.nodes),
         ("/audit", pages.audit),
         ("/blobs", cluster.blobs),
-        *((path, pages.log) for path in _LOG_PATHS),
+        *((path, logs.log) for path in LOG_PATHS),
     ]
     shown = [*with_own_tab, *((path, pages.in_cluster_tab(page)) for path, page in with_cluster_tab)]
     return [*(web.get(path, pages.guarded(page)) for path, page in shown), static_route()]
@@ -266,29 +259,6 @@ class _Pages:
             job.job_id, f"/jobs/{job.job_id}/events", request.query, request.query.getall("type", [])
         )
         return self.render(request, "events.html", "jobs", tab=job_tab(job), job=job, chosen=chosen)
-
-    async def job_log(self, request: web.Request) -> web.Response:
-        try:
-            request[_TAB] = job_tab(await self._gateway.job(parse_job_id(request.match_info["jobid"])))
-        except Absent:  # logs may be kept for longer than the job is known
-            request[_TAB] = UNKNOWN
-        return await self.log(request)
-
-    async def log(self, request: web.Request) -> web.Response:
-        owner, _, rest = request.path.rpartition("/logs")
-        name = rest.removeprefix("/")  # none: all logs of a job
-        section = "overview" if owner == "/jobmanager" else owner.split("/")[1]
-        back = "/" if owner == "/jobmanager" else owner
-        return self.render(
-            request,
-            "log.html",
-            section,
-            source=API_PREFIX + request.path if name else "",
-            job_api=API_PREFIX + owner if section == "jobs" else "",
-            name=name or "Logs by time",
-            back=back,
-            levels=[level.value for level in Level],
-        )
 
     def render(
         self, request: web.Request, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any
