@@ -47,11 +47,16 @@ class Bench(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A bug that a level has found. ``effect``: what users would have seen. ``test``: what shows it mended."""
+    """A bug that a level has found.
+
+    ``effect``: what users would have seen. ``test``: what shows it mended. ``histories``: published ones that failed
+    because of it, as ``<seed>/<number>``.
+    """
 
     level: str
     effect: str
     test: str
+    histories: tuple[str, ...] = ()
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -88,10 +93,10 @@ def page(
         "## What was tried",
         "",
         *table(("level", "seed", "tried", "judged", "failed", "code"), _tried(campaigns)),
-        "A failed history broke a rule when it was played. Its first violation is listed below.",
+        "A failed history broke a rule when it was played.",
         "",
         *_faults(campaigns),
-        *_open(campaigns),
+        *_failed(campaigns, findings),
         "## What was found",
         "",
         *table(
@@ -169,17 +174,30 @@ def _faults(campaigns: Sequence[Progress]) -> list[str]:
     return table(("fault", "with stub drivers", "with PySpark"), rows) if rows else []
 
 
-def _open(campaigns: Sequence[Progress]) -> list[str]:
-    rows = [(f"simulation, {each.seed}", failure.violation) for each in campaigns for failure in each.failures]
-    rows += [
-        (f"{level}, {each.seed}", failure.violation)
+def _failed(campaigns: Sequence[Progress], findings: Sequence[Finding]) -> list[str]:
+    """Histories that have failed, each with its first violation, and the test of the bug that was behind it."""
+    mended = {(each.level, history): each.test for each in findings for history in each.histories}
+    failures = [
+        (level, f"{each.seed}/{failure.number}", failure.violation)
         for each in campaigns
-        for level, failures in (("processes", each.real.failures), ("spark", each.spark.failures))
-        for failure in failures
+        for level, found in (
+            ("simulation", [*each.failures, *each.mended]),
+            ("processes", each.real.failures),
+            ("spark", each.spark.failures),
+        )
+        for failure in found
     ]
-    rows += [(f"crashes, {each.seed}", failure) for each in campaigns for failure in each.crashes.failures]
-    cells = [(where, what.replace("|", "\\|").replace("\n", " ")) for where, what in rows]
-    return ["### Histories that failed", "", *table(("level and seed", "first violation"), cells)] if cells else []
+    failures += [("crashes", f"{each.seed}", failure) for each in campaigns for failure in each.crashes.failures]
+    rows = [
+        (level, history, _cell(what), f"`{mended[level, history]}`" if (level, history) in mended else "**open**")
+        for level, history, what in failures
+    ]
+    head = ("level", "seed and history", "first violation", "shown to be mended by")
+    return ["### Histories that failed", "", *table(head, rows)] if rows else []
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _planted(campaigns: Sequence[Progress]) -> list[str]:

@@ -64,7 +64,7 @@ BENCH = Bench(
 
 
 def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> None:
-    found = Finding("processes", "A stale read.", "unit/rest/serving/test_vouching.py")
+    found = Finding("processes", "A stale read.", "unit/rest/serving/test_vouching.py", ("5/1",))
     text = page([PROGRESS], [BENCH], [found], (34, 78))
     for part in (
         "$ make campaign LEVELS=crashes SEED=5 MINUTES=2\n",
@@ -76,13 +76,17 @@ def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> No
         "| crashes | 5 | 7 crash points of 1 components | 17 crashes of 1 pairs | 0 |",
         "| spark | 5 | 1 histories, 6 faults | 1 outputs of 1,000 rows, 0 differ | 0 | abc |",
         "| kill leader | 1,200 | 4 |",
-        "| processes, 5 | one live attempt: 2\\|3 |",
+        "| processes | 5/1 | one live attempt: 2\\|3 | `unit/rest/serving/test_vouching.py` |",
         "| processes | A stale read. | `unit/rest/serving/test_vouching.py` |",
         "1 of 2 planted bugs were found within their budgets: 1 by worlds. Not found: `lost`.",
         "| kill driver | 2 | 3.0 | 3.0 | 3.0 | – | – | – |",
         "| killed → next checkpoint | 2 | 32.50 | 31.00 | 34.00 | 0.2 … 1.0 |",
     ):
         assert part in text
+
+
+def test_a_failed_history_without_a_finding_is_open() -> None:
+    assert "| processes | 5/1 | one live attempt: 2\\|3 | **open** |" in page([PROGRESS], [], [], (34, 78))
 
 
 def test_a_campaign_is_published_so_that_it_continues_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
