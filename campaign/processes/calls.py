@@ -37,7 +37,7 @@ class Reply:
 
 
 class Calls:
-    """Use as ``async with``. Connections are not used twice: on an old one, aiohttp would repeat a request itself."""
+    """Use as ``async with``. Each request is sent once: aiohttp by itself repeats a PUT whose connection breaks."""
 
     def __init__(self, token: str) -> None:
         self._headers = {"Authorization": f"Bearer {token}"}
@@ -45,7 +45,10 @@ class Calls:
 
     async def __aenter__(self) -> Calls:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True), headers=self._headers, auto_decompress=True
+            connector=aiohttp.TCPConnector(force_close=True),
+            headers=self._headers,
+            auto_decompress=True,
+            middlewares=(_send_once,),
         )
         return self
 
@@ -127,6 +130,16 @@ class Calls:
             raise NotDone(str(error)) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unknown(str(error) or type(error).__name__) from error
+
+
+async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send a request. Raises Unknown if the connection breaks: what aiohttp would repeat may have had an effect."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise Unknown(str(error) or type(error).__name__) from error
 
 
 def _read(status: int, answer: bytes) -> Reply:
