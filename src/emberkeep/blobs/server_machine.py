@@ -25,7 +25,7 @@ from emberkeep.blobs.clean_up import StagedCleanUp
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob, key_of
 from emberkeep.blobs.server_records import Condition, OwnerRecord, OwnerState
-from emberkeep.blobs.server_state import ENDED_REMEMBERED, ServerState
+from emberkeep.blobs.server_state import ENDED_REMEMBERED, MOST_BLOBS, ServerState
 from emberkeep.blobs.server_uploads import ServerUploads
 
 JOB = "job"  # holder of a submitted job's artefacts
@@ -35,11 +35,12 @@ SUBMISSION = "submission"  # holder of the artefacts that a submission in progre
 class ServerMachine:
     """The BLOB server's state machine; see the module. The events of uploads and deletions are in its parts."""
 
-    def __init__(self, *, remembered: int = ENDED_REMEMBERED) -> None:
+    def __init__(self, *, remembered: int = ENDED_REMEMBERED, most: int = MOST_BLOBS) -> None:
+        """``most``: number of BLOBs beyond which clients can add none."""
         self.state = ServerState(remembered=remembered)
         self._fences = AttemptFences()
         self.clean_up = StagedCleanUp(self.state)
-        self.uploads = ServerUploads(self.state, self.clean_up, self._fences)
+        self.uploads = ServerUploads(self.state, self.clean_up, self._fences, most)
 
     def recover(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
         """Note which jobs will be resubmitted and which have ended permanently (BLOB-17).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import msgspec
@@ -81,6 +82,11 @@ class OwnerRecord:
     state: OwnerState = OwnerState.KNOWN
     sweeping: bool = False  # the whole directory is being deleted
     bare: bool = False  # a directory without BLOBs was found
+
+    @property
+    def announced(self) -> AbstractSet[BlobKey]:
+        """Members of the group that nothing else is known of yet."""
+        return frozenset() if self.group is None else self.group.missing - self.records.keys()
 
     @property
     def is_over(self) -> bool:

@@ -13,6 +13,7 @@ from emberkeep.blobs.server_records import Condition, Deletion, OwnerRecord, Rec
 from emberkeep.blobs.staging import Staging
 
 ENDED_REMEMBERED = 10_000  # jobs
+MOST_BLOBS = 500_000
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,6 +31,10 @@ class ServerState:
     ha_listed: bool = False  # True once the contents of the HA store are known
     ended: dict[JobId, None] = field(default_factory=dict)  # oldest first
     deletions: list[Deletion] = field(default_factory=list)  # decided, not fetched yet
+
+    def count(self) -> int:
+        """Return the number of BLOBs that are known or announced."""
+        return sum(len(owner.records) + len(owner.announced) for owner in self.owners.values())
 
     def get(self, owner_id: JobId, key: BlobKey) -> Record:
         """Return the record of a BLOB that may be read. Raises Absent."""

@@ -19,8 +19,10 @@ OPEN_GROUPS = 10_000
 class ServerUploads:
     """Uploads in progress, and the number of open groups. Part of the ServerMachine."""
 
-    def __init__(self, state: ServerState, clean_up: StagedCleanUp, fences: AttemptFences) -> None:
+    def __init__(self, state: ServerState, clean_up: StagedCleanUp, fences: AttemptFences, most: int) -> None:
+        """``most``: number of BLOBs beyond which clients can add none."""
         self._state = state
+        self._most = most
         self._clean_up = clean_up
         self._fences = fences
         self._upload_numbers = 0
@@ -30,9 +32,10 @@ class ServerUploads:
         """Open a group: a client announces what it will upload. Return what is missing.
 
         Replaces the owner's earlier group. Members that are stored already are kept until the group is complete. Raises
-        Conflict if the job has ended, RetryLater if too many groups are open.
+        Conflict if the job has ended, RetryLater if too many groups are open, or there are too many BLOBs.
         """
         self._refuse_ended(owner_id)
+        self.refuse_surplus(owner_id, map(key_of, contents))
         owner = self._state.owner(owner_id)
         if owner.group is None and self._groups >= OPEN_GROUPS:
             self._clean_up.forget_if_empty(owner_id)
@@ -46,6 +49,19 @@ class ServerUploads:
         self._clean_up.settle_all(owner_id, [*sizes, *(before.members if before is not None else ())])
         self._close_group_if_complete(owner_id, owner)
         return missing
+
+    def refuse_surplus(self, owner_id: JobId, keys: Iterable[BlobKey]) -> None:
+        """Raise RetryLater if so many BLOBs are known or announced that these cannot be added."""
+        owner = self._state.owners.get(owner_id)
+        new = set(keys)
+        if owner is not None:
+            new -= owner.records.keys() | owner.announced
+        count = self._state.count() if new else 0
+        if new and count + len(new) > self._most:
+            raise RetryLater(
+                f"the cluster has {count} BLOBs, and {len(new)} more exceed the {self._most} that it accepts",
+                hint="cancel jobs that are not needed, or raise the JobManager's blob.max-count",
+            )
 
     def begin(self, owner_id: JobId, key: BlobKey, holders: Iterable[str] = (), attempt: int = NO_ATTEMPT) -> int:
         """Begin an upload and return its number, for ``stored`` or ``failed``. Not allowed while ``is_blocked``.

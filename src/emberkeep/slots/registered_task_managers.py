@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.ledger import HeldReport, Member
@@ -62,13 +62,16 @@ class RegisteredTaskManagers:
         jobs: JobAccounts,
         restrictions: Restrictions,
         limits: SilenceLimits,
+        most: int,
     ) -> None:
+        """``most``: task managers that may be registered at a time, unless jobs hold something on further ones."""
         self._members = members
         self._shelves = shelves
         self._state = state
         self._jobs = jobs
         self._restrictions = restrictions
         self._limits = limits
+        self._most = most
         self._heard: dict[Member, float] = {}  # last contact with each that is not away, oldest first
         self._away: dict[Member, float] = {}  # last contact with each
         self._ordinals = 0
@@ -89,7 +92,7 @@ class RegisteredTaskManagers:
         """Take in a task manager with its first report.
 
         Returns the previous instance that it replaces, if any, with the jobs that held slots there and have none left
-        in this report. Raises Conflict, see ``_check_successor``.
+        in this report. Raises Conflict, see ``_check_successor``, and RetryLater if there are too many.
         """
         replaced = None
         member = self._members.get(info.id)
@@ -100,12 +103,25 @@ class RegisteredTaskManagers:
             replaced = RemovedTaskManager(member.info, tuple(job_id for job_id in holders if job_id not in kept))
             member = None
         if member is None:
+            if replaced is None:
+                self._check_room(report)
             self._ordinals += 1
             member = Member(info=info, ordinal=self._ordinals, block=self._restrictions.block_of(info))
             self._members[info.id] = member
             self._shelves.add(member)
         self._take(member, report, now)
         return replaced
+
+    def _check_room(self, report: HeldReport) -> None:
+        """Raise RetryLater if there are too many task managers for one more on which no job holds anything.
+
+        After a change of leader, an idle one may register before one with work, which must not be lost.
+        """
+        if len(self._members) >= self._most and not report.allocations and not report.drivers:
+            raise RetryLater(
+                f"{len(self._members)} task managers are registered, the most that this cluster accepts",
+                hint="stop some, or raise the JobManager's jobmanager.max-task-managers",
+            )
 
     @staticmethod
     def _check_successor(member: Member, new: TaskManagerInfo) -> None:

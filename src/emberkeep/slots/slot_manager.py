@@ -74,6 +74,7 @@ class SlotManager:
         reclaim: ReclaimTerms | None = None,
         min_free_disk_mb: int = 0,
         vacant_timeout: float = 0.0,
+        most_task_managers: int = 100_000,
     ) -> None:
         self._priority_patience = priority_patience
         self._kept = KeptSlots(priority_patience)
@@ -107,7 +108,13 @@ class SlotManager:
         )
         self.standbys = ReservedStandbys(self._members, accounts, self._state)
         self.task_managers = RegisteredTaskManagers(
-            self._members, self._shelves, self._state, self.jobs, self.restrictions, limits
+            self._members,
+            self._shelves,
+            self._state,
+            self.jobs,
+            self.restrictions,
+            limits,
+            most_task_managers,
         )
 
     @property

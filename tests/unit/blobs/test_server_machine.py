@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, StoredBlob, permanent, transient
 from emberkeep.blobs.server_machine import ServerMachine
@@ -50,6 +50,27 @@ def test_a_blob_that_arrives_after_the_end_of_its_attempt_is_deleted(machine: Se
     machine.restart(A, 1)
     assert not machine.uploads.stored(number, 7)
     assert machine.clean_up.take() == [Deletion(owner=A, keys=(KEY,), whole=False)]
+
+
+def test_clients_cannot_add_blobs_beyond_the_bound() -> None:
+    machine = ServerMachine(most=2)
+    machine.found_ha({})
+    upload(machine, key=KEY)
+    third = BlobContent(sha256="4" * 64, size=7)
+    other = BlobContent(sha256="2" * 64, size=7)
+    with pytest.raises(RetryLater, match=r"1 BLOBs, and 2 more exceed the 2 that it accepts") as refused:
+        machine.uploads.open_group(B, [other, third])
+    assert "blob.max-count" in (refused.value.hint or "")
+    assert set(machine.state.owners) == {A}, "nothing is remembered of what was refused"
+    assert machine.uploads.open_group(B, [other]) == (OTHER,)
+    machine.uploads.refuse_surplus(A, [KEY])
+    machine.uploads.refuse_surplus(B, [OTHER])
+    with pytest.raises(RetryLater, match=r"2 BLOBs, and 1 more"):
+        machine.uploads.refuse_surplus(A, [OTHER])
+    machine.end(A)
+    for deletion in machine.clean_up.take():
+        machine.clean_up.deleted(deletion)
+    machine.uploads.refuse_surplus(B, [KEY])
 
 
 def test_a_blob_of_two_jobs_is_found_while_one_of_them_has_it(machine: ServerMachine) -> None:

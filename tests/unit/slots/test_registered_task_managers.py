@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.slots.ledger import DriverUse, HeldReport
-from tests.unit.slots.test_slot_manager import LOST_AFTER, ORPHAN, Rig
+from tests.unit.slots.test_slot_manager import LOST_AFTER, ORPHAN, Rig, info
 
 TM = TaskManagerId("a")
 SILENT = LOST_AFTER + 1.0
@@ -42,6 +45,23 @@ def test_its_own_last_message_counts_if_that_is_later() -> None:
     away(rig)
     assert rig.slots.task_managers.expire(ORPHAN - 1.0, -50.0).lost == ()
     assert [each.info.id for each in rig.slots.task_managers.expire(ORPHAN, -50.0).lost] == [TM]
+
+
+def test_a_further_task_manager_is_refused_unless_jobs_hold_something_there() -> None:
+    rig = Rig(most_task_managers=2)
+    rig.add("a")
+    rig.add("b")
+    with pytest.raises(
+        RetryLater, match="2 task managers are registered, the most that this cluster accepts"
+    ) as refused:
+        rig.add("c")
+    assert "jobmanager.max-task-managers" in (refused.value.hint or "")
+    managers = rig.slots.task_managers
+    assert [member.info.id for member in managers.all()] == ["a", "b"]
+    rig.add("a")  # it is registered
+    new = info("d")
+    managers.register(new, HeldReport(1, (), (DriverUse(rig.job(), 1, 512, live=True),)), 0.0)
+    assert [member.info.id for member in managers.all()] == ["a", "b", "d"]
 
 
 def test_a_report_counts_once() -> None:

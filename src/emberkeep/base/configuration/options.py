@@ -414,6 +414,16 @@ BLOB_MAX_SIZE = define(
         deprecated_keys=("web.upload.max-size",),
     )
 )
+BLOB_MAX_COUNT = define(
+    Option(
+        "blob.max-count",
+        500_000,
+        integer(1, 10_000_000),
+        "integer",
+        "Number of BLOBs of all jobs. While there are so many, clients cannot upload or announce further ones. "
+        "Messages and logs of jobs that run are accepted beyond it.",
+    )
+)
 BLOB_DIRECT_DOWNLOADS = define(
     Option(
         "blob.server.direct-downloads",
@@ -1371,6 +1381,16 @@ RESULT_RETENTION = define(
 )
 MAX_JOBS = define(
     Option("jobmanager.max-jobs", 10_000, integer(1, 1_000_000), "integer", "Jobs that may wait or run at a time.")
+)
+MAX_TASK_MANAGERS = define(
+    Option(
+        "jobmanager.max-task-managers",
+        10_000,
+        integer(1, 100_000),
+        "integer",
+        "Task managers that may be registered at a time. The JobManager refuses a further one, which tries again, "
+        "unless jobs hold something there.",
+    )
 )
 
 # --- local state ------------------------------------------------------------------------------------------------------

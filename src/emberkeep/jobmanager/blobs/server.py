@@ -13,7 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS, BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.base.configuration.options import (
+    BLOB_DIRECT_DOWNLOADS,
+    BLOB_MAX_COUNT,
+    BLOB_MAX_SIZE,
+    BLOB_RETENTION,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
@@ -56,9 +61,10 @@ class BlobServer:
         ``overtook``: the previous leader's session had not ended. It may still delete BLOBs, for as long as its last
         confirmation is valid, so this server waits before it lists the HA store.
         """
+        machine = ServerMachine(most=configuration[BLOB_MAX_COUNT])
         peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
-        self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
-        self._machine = self._core.machine
+        self._core = BlobCore(machine, local, ha, peers, disk or ThreadedDisk(), confirm)
+        self._machine = machine
         self._uploads = BlobUploads(self._core, max_size=configuration[BLOB_MAX_SIZE])
         self._copies = BlobCopies(self._core)
         self._upkeep = BlobUpkeep(

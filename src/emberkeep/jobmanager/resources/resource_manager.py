@@ -108,6 +108,7 @@ class ResourceManager(Actor):
             reclaim=reclaim_terms(configuration),
             min_free_disk_mb=configuration[options.MIN_FREE_DISK] // _MIB,
             vacant_timeout=configuration[options.VACANT_TIMEOUT],
+            most_task_managers=configuration[options.MAX_TASK_MANAGERS],
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

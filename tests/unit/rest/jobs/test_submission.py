@@ -129,6 +129,7 @@ def changed_artefact(**changes: Any) -> dict[str, Any]:
         (changed_artefact(fragment="x"), "artefacts[0].fragment"),
         (body(artefacts=[SCRIPT, {**SCRIPT, "role": "file", "sha256": "1" * 64}]), "artefacts[1].name"),
         (body(artefacts=[]), "entry_point.name"),
+        (body(artefacts=[SCRIPT] * 1001), "artefacts"),
     ],
 )
 async def test_refusals_name_the_field(uploaded: Site, wrong: dict[str, Any], field: str) -> None:
