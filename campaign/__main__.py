@@ -1,6 +1,6 @@
 """``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
-python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes,spark
+python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes,load,spark
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json
 python -m campaign --replay .campaign/1/processes/history-12.json
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 
 from campaign import planted, report, simulation
 from campaign.crashes import level as crashes
+from campaign.load import level as load_level
+from campaign.load.history import Load
 from campaign.playing import play_world
 from campaign.processes import level as processes
 from campaign.progress import ROOT, Progress, load, revision_of_code, save
@@ -23,7 +25,7 @@ from campaign.spark import level as spark
 from campaign.world import read
 from emberkeep.base.errors import EmberkeepError
 
-LEVELS = ("crashes", "simulation", "planted", "processes", "spark")
+LEVELS = ("crashes", "simulation", "planted", "processes", "load", "spark")
 STATES = ROOT / ".campaign"
 EVENTS = 60
 
@@ -53,6 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the same seed continues a campaign, or repeats it")
     parser.add_argument("--levels", default="simulation", help=f"comma-separated, of {', '.join(LEVELS)}")
     parser.add_argument("--bugs", default="", help="planted bugs to look for, comma-separated; all if empty")
+    parser.add_argument("--blob-mib", type=int, default=64, help="size of the large files of the level load")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", type=Path, help="for progress and report (default: .campaign/<seed>)")
     parser.add_argument("--replay", type=Path, help="play this kept world alone")
@@ -61,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.replay is not None:
         if options.replay.parent.name == "spark":
             return spark.replay(options.replay, say, verbose=options.verbose)
+        if options.replay.parent.name == "load":
+            return load_level.replay(options.replay, say, verbose=options.verbose)
         if options.replay.name.startswith("history-"):
             return processes.replay(options.replay, say, verbose=options.verbose)
         return replay(options.replay, verbose=options.verbose)
@@ -99,6 +104,23 @@ def play_processes(progress: Progress, state: Path, until: float) -> bool:
         say(f"error: the cluster does not start, or does not recover: {error}")
         return True
     return len(progress.real.failures) > before
+
+
+def play_load(progress: Progress, state: Path, until: float, blob_bytes: int) -> bool:
+    """Play histories under load. Return True if one has failed."""
+    note_revision(progress.load.revisions)
+    before, folder = len(progress.load.failures), state.parent / "load"
+
+    def took() -> None:
+        save(state, progress)
+
+    wanted = Load(blob_bytes=blob_bytes)
+    try:
+        asyncio.run(load_level.run(progress.load, progress.seed, folder, until, say, took, load=wanted))
+    except (EmberkeepError, TimeoutError) as error:
+        say(f"error: the cluster does not start, or does not recover: {error}")
+        return True
+    return len(progress.load.failures) > before
 
 
 def play_crashes(progress: Progress, state: Path, until: float, processes: int) -> bool:
@@ -140,6 +162,8 @@ def play(options: argparse.Namespace, levels: list[str], until: float, place: Pa
         failed = failed or bool(progress.failures)
     if "processes" in levels:
         failed = play_processes(progress, state, until) or failed
+    if "load" in levels:
+        failed = play_load(progress, state, until, options.blob_mib << 20) or failed
     if "spark" in levels:
         failed = play_spark(progress, state, until) or failed
     command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"

@@ -11,6 +11,7 @@ import msgspec
 
 from campaign.coverage import Triple, rarest
 from campaign.crashes.figures import CrashFigures
+from campaign.load.figures import LoadFigures
 from campaign.playing import Played
 from campaign.processes.figures import ProcessFigures
 from campaign.spark.figures import SparkFigures
@@ -120,6 +121,7 @@ class Progress(msgspec.Struct, kw_only=True):
     hunts: dict[str, Hunt] = {}  # the newest for each planted bug
     real: ProcessFigures = msgspec.field(default_factory=ProcessFigures)  # of the level ``processes``
     crashes: CrashFigures = msgspec.field(default_factory=CrashFigures)
+    load: LoadFigures = msgspec.field(default_factory=LoadFigures)  # of the level ``load``
     spark: SparkFigures = msgspec.field(default_factory=SparkFigures)  # of the level ``spark``
 
     def took(self, figures: Figures) -> None:

@@ -12,6 +12,7 @@ import msgspec
 from campaign import plots
 from campaign.coverage import RULES, STATES, never, pairs
 from campaign.crashes import report as crashes
+from campaign.load import report as load_report
 from campaign.processes import report as processes
 from campaign.progress import Figures, Hunt, Progress
 from campaign.spark import report as spark
@@ -37,6 +38,9 @@ def write(folder: Path, progress: Progress, command: str) -> Path:
     if progress.real.histories:
         data["processes"] = processes.data(progress.real)
         lines += processes.section(progress.real, progress.seed)
+    if progress.load.histories:
+        data["load"] = load_report.data(progress.load)
+        lines += load_report.section(progress.load, progress.seed)
     if progress.spark.histories:
         data["spark"] = spark.data(progress.spark)
         lines += spark.section(progress.spark, progress.seed)

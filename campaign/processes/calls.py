@@ -5,7 +5,10 @@ Emberkeep's own client repeats requests. That hides in which of several tries a 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import hashlib
+import io
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -36,11 +39,30 @@ class Reply:
     body: Any
 
 
-class Calls:
-    """Use as ``async with``. Each request is sent once: aiohttp by itself repeats a PUT whose connection breaks."""
+class Answered(msgspec.Struct, frozen=True, array_like=True):
+    """A reply, as it was seen. ``is_vouched_for``: False if the leader has not confirmed that it still leads."""
 
-    def __init__(self, token: str) -> None:
+    method: str
+    path: str
+    status: int
+    sent: float
+    returned: float
+    is_vouched_for: bool = True
+
+
+def _ignore(_: Answered) -> None:
+    pass
+
+
+class Calls:
+    """Use as ``async with``. Each request is sent once: aiohttp by itself repeats a PUT whose connection breaks.
+
+    ``seen``: called for each reply.
+    """
+
+    def __init__(self, token: str, seen: Callable[[Answered], None] = _ignore) -> None:
         self._headers = {"Authorization": f"Bearer {token}"}
+        self._seen = seen
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Calls:
@@ -80,12 +102,14 @@ class Calls:
             url = urljoin(url, location)
         raise NotDone("redirected in a circle")
 
-    async def upload(self, base: str, path: str, content: bytes, *, whole: bool = True) -> None:
+    async def upload(
+        self, base: str, path: str, content: bytes, *, whole: bool = True, seconds: float = SECONDS
+    ) -> None:
         """Upload a BLOB to the leader; if not ``whole``, break off half-way. Raises NotDone and Unknown."""
         url = f"{base}/v1{path}"
         for _ in range(_REDIRECTS):
-            data = content if whole else _half(content)
-            status, location, answer = await self._send("PUT", url, data, "application/octet-stream", SECONDS)
+            data = io.BytesIO(content) if whole else _half(content)  # aiohttp sends plain bytes in one piece
+            status, location, answer = await self._send("PUT", url, data, "application/octet-stream", seconds)
             if status not in (307, 308):
                 _read(status, answer)
                 return
@@ -111,8 +135,34 @@ class Calls:
                 return False
         return False
 
+    async def digest(self, base: str, path: str, *, seconds: float = SECONDS) -> tuple[int, str]:
+        """Download a BLOB. Return the status of the reply, and the SHA-256 of what came. Raises NotDone and Unknown."""
+        assert self._session is not None
+        url = f"{base}/v1{path}"
+        for _ in range(_REDIRECTS):
+            try:
+                async with self._session.get(
+                    url,
+                    allow_redirects=False,
+                    timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS),
+                ) as reply:
+                    if reply.status in (307, 308):
+                        url = urljoin(url, reply.headers.get("Location", ""))
+                        continue
+                    found = hashlib.sha256()
+                    async for piece in reply.content.iter_chunked(1 << 20):
+                        found.update(piece)
+                    if reply.headers.get(_UNCONFIRMED):
+                        raise NotDone("the leader does not vouch for it")
+                    _read(reply.status, b"")
+                    return reply.status, found.hexdigest()
+            except (aiohttp.ClientError, OSError) as error:
+                raise Unknown(str(error) or type(error).__name__) from error
+        raise NotDone("redirected in a circle")
+
     async def _send(self, method: str, url: str, data: Any, kind: str, seconds: float) -> tuple[int, str, bytes]:
         assert self._session is not None
+        sent = time.monotonic()
         try:
             async with self._session.request(
                 method,
@@ -123,6 +173,9 @@ class Calls:
                 timeout=aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS),
             ) as reply:
                 answer = await reply.read()
+                is_vouched_for = _UNCONFIRMED not in reply.headers
+                path = reply.url.raw_path_qs
+                self._seen(Answered(method, path, reply.status, sent, time.monotonic(), is_vouched_for))
                 if reply.headers.get(_UNCONFIRMED):
                     raise NotDone("the leader does not vouch for it")
                 return reply.status, reply.headers.get("Location", ""), answer

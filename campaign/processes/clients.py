@@ -28,13 +28,15 @@ _THINKS = 0.25  # seconds between two requests, at most twice
 class SubmittedJob:
     """A job as its clients know it. ``candidates``: the ids that were proposed with its key.
 
-    ``place``: the directory with its deeds. ``entries``: how many it commits.
+    ``place``: the directory with its deeds. ``entries``: how many it commits. ``is_parked``: it fits on no node, so it
+    waits until it is cancelled.
     """
 
     key: str
     prepared: PreparedJob
     place: Path
     entries: int
+    is_parked: bool = False
     candidates: list[str] = field(default_factory=list)
 
 
@@ -96,9 +98,12 @@ class Client:
         """Submit a job: with the id that was proposed first, or with another one."""
         if not job.candidates or self._chance.random() < 0.3:
             job.candidates.append(f"{self._chance.getrandbits(128):032x}")
-        job_id = self._chance.choice(job.candidates)
+        await self.submit_as(job, self._chance.choice(job.candidates))
+
+    async def submit_as(self, job: SubmittedJob, job_id: str, seconds: float = SECONDS) -> None:
+        """Submit a job with an id. ``seconds``: for each file."""
         base = self._base()
-        if not await self._upload(base, job, job_id):
+        if not await self._upload(base, job, job_id, seconds):
             return
         body = msgspec.structs.replace(job.prepared.submission, jobid=job_id, idempotency_key=job.key)
 
@@ -112,15 +117,16 @@ class Client:
         sent = Sent("POST", base, "/jobs", body)
         await self._do(JOBS, job.key, "submit", {"jobid": job_id}, sent, result)
 
-    async def _upload(self, base: str, job: SubmittedJob, job_id: str) -> bool:
+    async def _upload(self, base: str, job: SubmittedJob, job_id: str, seconds: float) -> bool:
         """Upload the files of a job that are missing. Return False if that fails, which has no effect on histories."""
         artefacts = job.prepared.submission.artefacts
         blobs = [{"sha256": each.sha256, "size": each.size} for each in artefacts]
         try:
             opened = await self._world.calls.call("POST", base, f"/jobs/{job_id}/blobs", {"blobs": blobs})
             for sha256 in opened.body.get("missing", ()) if opened.status < 300 else ():
-                content = job.prepared.contents[sha256].read_bytes()
-                await self._world.calls.upload(base, f"/jobs/{job_id}/blobs/p-{sha256}", content)
+                content = await asyncio.to_thread(job.prepared.contents[sha256].read_bytes)
+                path = f"/jobs/{job_id}/blobs/p-{sha256}"
+                await self._world.calls.upload(base, path, content, seconds=seconds)
         except (NotDone, Unknown):
             self._world.recorder.counts["upload failed"] += 1
             return False
@@ -128,8 +134,11 @@ class Client:
 
     async def _cancel(self) -> None:
         job, job_id = self._any_job()
-        if job is None:
-            return
+        if job is not None:
+            await self.cancel(job, job_id)
+
+    async def cancel(self, job: SubmittedJob, job_id: str) -> None:
+        """Cancel a job."""
 
         def result(reply: Reply) -> Any:
             found = {200: None, 202: None, 404: job_store.ABSENT, 409: job_store.ENDED}
@@ -155,8 +164,10 @@ class Client:
         sent = Sent("GET", self._base(), f"/jobs/{job_id}")
         await self._do(JOBS, job.key, "read", {"jobid": job_id}, sent, result)
 
-    async def list_jobs(self) -> None:
-        candidates = [(job.key, job_id) for job in self._world.jobs for job_id in job.candidates]
+    async def list_jobs(self, *, parked: bool = False) -> None:
+        """List all jobs. Record what is shown of those that run; with ``parked``, also of those that wait."""
+        jobs = [job for job in self._world.jobs if parked or not job.is_parked]
+        candidates = [(job.key, job_id) for job in jobs for job_id in job.candidates]
         seen = await self._world.recorder.read(self._world.calls, self._sent("/jobs/overview"))
         if seen is None:
             return

@@ -29,7 +29,7 @@ RULES = Rules(lease=LEASE, freeze=LEASE / 2)
 SETTLE_SECONDS = 150.0  # a job may wait for its restart, for a lease and for a place
 _SCRIPT = Path(__file__).with_name("job.py")
 _MOST_JOBS_PER_SECOND = 0.25  # a driver's start takes two seconds of processor time
-_PAUSE = 0.1  # seconds between two entries of a job
+PAUSE = 0.1  # seconds between two entries of a job
 _RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000"}
 _RESTARTS["restart-strategy.fixed-delay.delay"] = "200ms"
 _POLL = 0.3
@@ -54,7 +54,7 @@ async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> 
             group.create_task(striker.play(plan.faults, began))
             for client in clients:
                 group.create_task(client.run(began + plan.seconds))
-        ending = _Ending(world)
+        ending = Ending(world)
         ends = await ending.run()
         problems = [*recorder.unexpected, *striker.problems, *ending.problems]
     return HistoryRecord(
@@ -66,7 +66,7 @@ async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> 
         blocklist=tuple(recorder.histories["blocklist"]),
         answered=tuple(recorder.answered),
         counts=dict(recorder.counts),
-        deeds=_deeds(world, ends),
+        deeds=deeds_of(world, ends),
         ends=tuple(ends),
         problems=tuple(problems),
     )
@@ -108,17 +108,20 @@ class _Jobs:
         payload.write_text(f"# {self._chance.randbytes(self._chance.choice((500, 150_000))).hex()}\n", encoding="ascii")
         digest = hashlib.sha256(payload.read_bytes()).hexdigest()
         entries = self._chance.randint(30, 250)
-        arguments = (str(place), str(entries), str(_PAUSE), payload.name, digest)
-        return SubmittedJob(f"{self._seed}/{self._number}", _prepared(arguments, payload), place, entries)
+        arguments = (str(place), str(entries), str(PAUSE), payload.name, digest)
+        return SubmittedJob(f"{self._seed}/{self._number}", prepared_job(arguments, payload), place, entries)
 
 
-def _prepared(arguments: tuple[str, ...], payload: Path) -> PreparedJob:
-    options = SparkOptions(py_files=str(payload), driver_memory="256m", executor_memory="256m", num_executors="1")
+def prepared_job(arguments: tuple[str, ...], payload: Path, *, memory: str = "256m", files: str = "") -> PreparedJob:
+    """Return a job that runs the script of the histories. ``memory``: of its driver."""
+    options = SparkOptions(
+        py_files=str(payload), driver_memory=memory, executor_memory="256m", num_executors="1", files=files or None
+    )
     return prepare(Program(str(_SCRIPT), None, arguments), options, _RESTARTS, {})
 
 
-class _Ending:
-    """Unblocks everything and waits until all jobs have ended, with all processes well. ``last``: a client."""
+class Ending:
+    """Unblocks everything and waits until all jobs that run have ended, with all processes well."""
 
     def __init__(self, world: ClientsWorld) -> None:
         self.problems: list[str] = []
@@ -133,7 +136,7 @@ class _Ending:
             await self._until(partial(self._last.unblock, kind, name), partial(self._shows, "blocklist"), deadline)
         await self._until(self._last.list_blocklist, partial(self._shows, "blocklist"), deadline)
         await self._until(self._last.list_jobs, self._all_ended, deadline)
-        ends = [self._ended(job, job_id) for job in self._world.jobs for job_id in job.candidates]
+        ends = [self._ended(job, job_id) for job in self._world.jobs if not job.is_parked for job_id in job.candidates]
         return [end for end in ends if end is not None]
 
     async def _until(self, deed: Callable[[], Awaitable[None]], done: Callable[[], bool], deadline: float) -> None:
@@ -155,7 +158,7 @@ class _Ending:
 
     def _all_ended(self) -> bool:
         newest = self._newest()
-        return bool(self._own("jobs") or not self._world.jobs) and all(
+        return bool(self._own("jobs") or all(job.is_parked for job in self._world.jobs)) and all(
             result == job_store.ABSENT or result["status"] in _ENDS for result in newest.values()
         )
 
@@ -182,7 +185,7 @@ class _Ending:
         )
 
 
-def _deeds(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed, ...]]:
+def deeds_of(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed, ...]]:
     """Return the deeds of each job that was accepted."""
     found = {}
     accepted = {end.job_id for end in ends}
