@@ -105,7 +105,7 @@ SEED ?= 1
 LEVELS ?= simulation
 campaign: MINUTES = 10
 .PHONY: campaign
-campaign: $(STAMP) ## Play random histories, keep those that fail, and report (MINUTES=10 SEED=1 LEVELS=crashes,simulation,planted,processes,load,spark)
+campaign: $(STAMP) ## Play random histories, keep those that fail, and report (MINUTES=10 SEED=1 LEVELS=crashes,simulation,planted,processes,load,spark,soak)
 	@$(BIN)/python -m campaign --minutes $(MINUTES) --seed $(SEED) --levels $(LEVELS)
 
 SAMPLE ?= 400

@@ -1,6 +1,6 @@
 """``python -m campaign``: play random histories and write a report. ``make campaign`` runs it.
 
-python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes,load,spark
+python -m campaign --minutes 10 --seed 1 --levels crashes,simulation,planted,processes,load,spark,soak
 python -m campaign --replay tests/regression/worlds/d-0123abcd.json
 python -m campaign --replay .campaign/1/processes/history-12.json
 """
@@ -21,11 +21,13 @@ from campaign.load.history import Load
 from campaign.playing import play_world
 from campaign.processes import level as processes
 from campaign.progress import ROOT, Progress, load, revision_of_code, save
+from campaign.soak import level as soak
+from campaign.soak.drift import drifts
 from campaign.spark import level as spark
 from campaign.world import read
 from emberkeep.base.errors import EmberkeepError
 
-LEVELS = ("crashes", "simulation", "planted", "processes", "load", "spark")
+LEVELS = ("crashes", "simulation", "planted", "processes", "load", "spark", "soak")
 STATES = ROOT / ".campaign"
 EVENTS = 60
 
@@ -142,6 +144,21 @@ def play_spark(progress: Progress, state: Path, until: float) -> bool:
     return len(progress.spark.failures) > before
 
 
+def play_soak(progress: Progress, state: Path, until: float) -> bool:
+    """Live on with the soak. Return True if something grows, or has not ended as it must."""
+    note_revision(progress.soak.revisions)
+
+    def took() -> None:
+        save(state, progress)
+
+    try:
+        asyncio.run(soak.run(progress.soak, progress.seed, state.parent / "soak", until, say, took))
+    except (EmberkeepError, TimeoutError) as error:
+        say(f"error: the cluster does not start, or does not recover: {error}")
+        return True
+    return bool(progress.soak.problems) or any(each.grows for each in drifts(progress.soak.samples))
+
+
 def play(options: argparse.Namespace, levels: list[str], until: float, place: Path) -> int:
     """Play the levels in order, each until the time is over, and write the report."""
     state, failed = place / "progress.json", False
@@ -166,6 +183,8 @@ def play(options: argparse.Namespace, levels: list[str], until: float, place: Pa
         failed = play_load(progress, state, until, options.blob_mib << 20) or failed
     if "spark" in levels:
         failed = play_spark(progress, state, until) or failed
+    if "soak" in levels:
+        failed = play_soak(progress, state, until) or failed
     command = f"make campaign MINUTES={options.minutes:g} SEED={options.seed} LEVELS={','.join(levels)}"
     written = report.write(place / "report", progress, command)
     say(f"report: {written}")

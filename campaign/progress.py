@@ -14,6 +14,7 @@ from campaign.crashes.figures import CrashFigures
 from campaign.load.figures import LoadFigures
 from campaign.playing import Played
 from campaign.processes.figures import ProcessFigures
+from campaign.soak.figures import SoakFigures
 from campaign.spark.figures import SparkFigures
 from campaign.swarm import KINDS
 from campaign.world import World
@@ -122,6 +123,7 @@ class Progress(msgspec.Struct, kw_only=True):
     real: ProcessFigures = msgspec.field(default_factory=ProcessFigures)  # of the level ``processes``
     crashes: CrashFigures = msgspec.field(default_factory=CrashFigures)
     load: LoadFigures = msgspec.field(default_factory=LoadFigures)  # of the level ``load``
+    soak: SoakFigures = msgspec.field(default_factory=SoakFigures)  # of the level ``soak``
     spark: SparkFigures = msgspec.field(default_factory=SparkFigures)  # of the level ``spark``
 
     def took(self, figures: Figures) -> None:

@@ -15,6 +15,7 @@ from campaign.crashes import report as crashes
 from campaign.load import report as load_report
 from campaign.processes import report as processes
 from campaign.progress import Figures, Hunt, Progress
+from campaign.soak import report as soak
 from campaign.spark import report as spark
 from campaign.swarm import KINDS
 from campaign.tables import by_name, counts, distribution, table
@@ -44,6 +45,9 @@ def write(folder: Path, progress: Progress, command: str) -> Path:
     if progress.spark.histories:
         data["spark"] = spark.data(progress.spark)
         lines += spark.section(progress.spark, progress.seed)
+    if progress.soak.rounds:
+        data["soak"] = soak.data(progress.soak)
+        lines += soak.section(progress.soak, progress.seed)
     if hunts:
         data["planted"] = msgspec.to_builtins(hunts)
         lines += _planted(hunts)

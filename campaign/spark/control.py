@@ -126,6 +126,9 @@ class Control:
                 return state.operation.location
             await asyncio.sleep(POLL)
 
+    async def cancel(self, job_id: JobId) -> None:
+        await self._repeated(lambda: self._client.cancel(job_id))
+
     async def evacuate(self, node: str) -> None:
         request = BlockRequest(
             action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, cause="a fault of the history", allow_merge=True

@@ -1,0 +1,1 @@
+"""Soak: a cluster's whole life, compressed, and whether anything grows."""
