@@ -10,6 +10,7 @@ import contextlib
 
 import msgspec
 
+from emberkeep.base.configuration.options import HEARTBEAT_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
@@ -77,8 +78,19 @@ class LeaderGateway:
         return await leader.dispatcher.submissions.submit(graph)
 
     async def _check_size(self, leader: Leader, graph: JobGraph) -> None:
-        """Raise InvalidInput if the job can never run on the task managers that there are."""
+        """Raise InvalidInput if the job can never run on the task managers that there are.
+
+        Raises RetryLater while some of an earlier leader may not have registered here yet.
+        """
         obstacle = await leader.resources.obstacle(driver_need(graph), executor_profile(graph))
+        term = leader.term
+        age = (term.clock.now_ms() - term.started_ms) / 1000
+        if obstacle and term.noted and age < self._configuration[HEARTBEAT_TIMEOUT]:
+            raise RetryLater(
+                "task managers may not have registered yet with this JobManager, which has just become the "
+                f"leader; those that have cannot run job {graph.name!r}: {obstacle}",
+                hint="try again in a few seconds",
+            )
         if obstacle:
             raise InvalidInput(
                 f"job {graph.name!r} can never run here: {obstacle}",

@@ -198,6 +198,25 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    def test_a_new_leader_waits_for_task_managers_before_it_refuses_what_is_too_large(self) -> None:
+        """The large one may register after a small one, and what it can run must not be refused for ever."""
+
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore(), {"heartbeat.timeout": "20s"})
+            async with cluster.leading():
+                await cluster.add("tm-large")
+            async with cluster.leading() as service:
+                await cluster.add("tm-small", total=ResourceProfile(cores=4, memory_mb=1024))
+                with pytest.raises(RetryLater, match="may not have registered yet"):
+                    await service.gateway.submit(graph(1))
+                await asyncio.sleep(20.0)
+                assert (await service.gateway.submit(graph(1))).created, "the large one has registered"
+                huge = msgspec.structs.replace(graph(2).resources, driver_memory_mb=10**6)
+                with pytest.raises(InvalidInput, match="can never run here"):
+                    await service.gateway.submit(msgspec.structs.replace(graph(2), resources=huge))
+
+        in_virtual_time(scenario)
+
     def test_a_task_manager_that_keeps_checkpoints_elsewhere_is_refused(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())
