@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+
+import emberkeep
 
 TIME_HEADER: Final = "Emberkeep-Time"  # Unix milliseconds of the reply
+KNOWN_HEADER: Final = "Emberkeep-Known"  # of a request: the tag of the large parts that the browser shows
 _AGE: Final = re.compile(r'(<span data-since="\d+">)[^<]*')
 _NOW: Final = re.compile(r'(<html [^>]*data-now=")\d+')
 
@@ -25,3 +30,8 @@ def page_tag(text: str) -> str:
     """
     lasting = _NOW.sub(r"\1", _AGE.sub(r"\1", text))
     return f'"{hashlib.sha256(lasting.encode()).hexdigest()[:24]}"'
+
+
+def part_tag(*facts: Any) -> str:
+    """Return a tag of parts of a page that show nothing but these facts. The markup is that of this release."""
+    return hashlib.sha256(msgspec.json.encode((emberkeep.__version__, facts))).hexdigest()[:24]

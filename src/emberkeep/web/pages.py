@@ -37,7 +37,7 @@ from emberkeep.web.job_filter import JobFilter, parse_status
 from emberkeep.web.job_health import job_health
 from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.logs.pages import JOB_LOG_PATHS, LOG_PATHS, LogPages
-from emberkeep.web.page_tags import TIME_HEADER, page_tag
+from emberkeep.web.page_tags import KNOWN_HEADER, TIME_HEADER, page_tag, part_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
 from emberkeep.web.savepoints.page import SavepointPages
@@ -211,6 +211,8 @@ class _Pages:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
+        course = await self._events.course(job, identity)
+        tag = part_tag(course.timeline, course.problem)
         worked = job.report.work.executors if job.report and job.report.work else ()
         lineage = Lineage(seen)
         return self.render(
@@ -223,7 +225,9 @@ class _Pages:
             may_act=may_act(identity, job),
             savepoints=savepoint_lines(savepoint_views([job]), lineage, self._sources.verifications, identity),
             origin=origin(job, lineage),
-            course=await self._events.course(job, identity),
+            course=course,
+            timeline_tag=tag,
+            knows_timeline=request.headers.get(KNOWN_HEADER) == tag,
             report=job.report,
             work_of={one.executor_id: one for one in worked if one.active},
             ended_executors=[one for one in worked if not one.active],

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.clock import SystemClock
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.web.formats import span
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import running_site
 from tests.unit.web.conftest import JavaScript
+from tests.unit.web.test_pages import note_events
 
 JOB = job_id(1)
 
@@ -41,6 +43,24 @@ async def test_the_same_page_is_not_sent_again(tmp_path: Path, path: str) -> Non
         gateway.address = lambda: "127.0.0.9:8081"  # type: ignore[method-assign]
         changed = await site.get(path, **known)
         assert (changed.status, b"127.0.0.9" in changed.body) == (200, True)
+
+
+async def test_a_timeline_that_the_browser_shows_is_not_sent_again(tmp_path: Path) -> None:
+    gateway = FakeGateway()
+    gateway.add(job_view(JOB, "flights"))
+    async with running_site(tmp_path, gateway) as site:
+        note_events(site)
+        whole = (await site.get(f"/jobs/{JOB}")).body.decode()
+        tag = whole.partition(' data-tag="')[2].partition('"')[0]
+        known = (await site.get(f"/jobs/{JOB}", headers={"Emberkeep-Known": tag})).body.decode()
+        assert 'id="timeline-data" data-live data-known></div>' in known
+        assert ("data-band" in whole, "data-band" in known) == (True, False)
+        assert len(known) < len(whole)
+        other = Occurrence(what=What.EXCEPTION, job_id=JOB, message="lost")
+        site.api.chronicle.note(other)
+        again = (await site.get(f"/jobs/{JOB}", headers={"Emberkeep-Known": tag})).body.decode()
+        assert "data-band" in again
+        assert f'data-tag="{tag}"' not in again
 
 
 def test_the_browser_writes_durations_as_the_server_does(javascript: JavaScript) -> None:

@@ -28,6 +28,8 @@ async function fetchPage() {
   const patience = AbortSignal.timeout(PATIENCE_MS);
   const headers = { Accept: "text/html" };
   if (shown !== "") headers["If-None-Match"] = shown;
+  const known = document.querySelector("[data-tag]")?.dataset.tag; // large parts that need not be sent again
+  if (known !== undefined) headers["Emberkeep-Known"] = known;
   const response = await fetch(location.href, { headers, cache: "no-store", signal: patience });
   heard(response);
   if (response.status === 401 || response.status === 403) {
@@ -69,7 +71,7 @@ function replaceParts(fresh) {
   setIcon(fresh.getElementById("icon").getAttribute("href")); // every page has one
   for (const old of document.querySelectorAll("[data-live]")) {
     const part = fresh.getElementById(old.id);
-    if (part === null) continue;
+    if (part === null || part.dataset.known !== undefined) continue;
     // Sections that the reader has opened stay open.
     for (const open of old.querySelectorAll("details[open]")) fresh.getElementById(open.id)?.setAttribute("open", "");
     if (old.isEqualNode(part)) continue;
