@@ -63,7 +63,8 @@ async function part(parameters) {
 
 const before = (start) => part({ before: start });
 const last = () => before(source === "" ? "" : Number.MAX_SAFE_INTEGER);
-const after = (end) => part(source === "" ? { after: end } : { offset: end, wait: WAIT_SECONDS });
+// After a failure the answer is wanted at once: it says that the log can be read again.
+const after = (end) => part(source === "" ? { after: end } : { offset: end, wait: hasFailed ? 0 : WAIT_SECONDS });
 
 const logOf = (record) => logs.find((each) => each.id === record.log);
 
