@@ -10,6 +10,7 @@ from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.progress.rest_work import CourseInfo, EndedExecutorInfo, WorkInfo
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 from emberkeep.protocol.rest_recovery import RecoveryInfo
@@ -273,6 +274,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     gang: bool = False  # it gets all its executors at once, or none
     ended_executors: list[EndedExecutorInfo] = field(default_factory=list)  # the 30 whose tasks took most time
     course: CourseInfo | None = None  # null before the first executor or task
+    flows: list[FlowInfo] = field(default_factory=list)  # of a declarative pipeline, those that came first; 200 at most
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):

@@ -145,12 +145,16 @@ def test_a_pipeline_survives_its_driver_and_each_row_counts_once(cluster: Cluste
     job_id = project.begun(cluster)
     until(lambda: flow_states(shell, job_id, 1).get("orders", [])[-1:] == ["RUNNING"], "the event that the flow runs")
     assert "<h2>Flows</h2>" in cluster.shown(f"/jobs/{job_id}")
+    assert "\nFlows\n" in shell.done("info", job_id).out
     os.kill(cluster.wait_for_driver(job_id), signal.SIGKILL)
     job = cluster.wait_for_end(job_id)
     assert (job.name, job.emberkeep.attempt) == ("shop", 2)
     project.assert_total_of(FILES)
     assert sorted(row["id"] for row in project.rows("big")) == [*range(FILES * ROWS)][-ROWS:]
     assert "Run is COMPLETED" in cluster.output(job_id, attempt=2)
+    assert sorted((flow.name.rpartition(".")[2], flow.state) for flow in job.emberkeep.flows) == [
+        (table, "COMPLETED") for table in sorted(TABLES)
+    ]
     states = flow_states(shell, job_id, 2)
     assert {table: told[-1] for table, told in states.items()} == dict.fromkeys(TABLES, "COMPLETED")
 

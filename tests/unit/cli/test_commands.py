@@ -21,6 +21,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
 from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
@@ -242,6 +243,20 @@ def test_info_shows_the_alarms_of_the_watchdog(fake: FakeJobManager, capfd: Outp
     out = capfd.readouterr().out
     assert "query delays: no micro-batch was committed (no-commit, since " in out
     assert "restarted more than 5 times (restarts, since " in out
+
+
+def test_info_shows_the_flows_of_a_pipeline_and_why_one_failed(fake: FakeJobManager, capfd: Output) -> None:
+    done = FlowInfo(name="shop.orders", state="COMPLETED", since=NOW, message="as planned")
+    failed = FlowInfo(name="shop.total", state="FAILED", since=NOW, message="no column x")
+    fake.jobs = {A: job_info(A, "shop", flows=[done, failed])}
+    assert main(["info", "shop"]) == 0
+    (flows,) = [part for part in capfd.readouterr().out.split("\n\n") if part.startswith("Flows\n")]
+    heading, columns, *rows = (line.split() for line in flows.strip().split("\n"))
+    assert (heading, columns) == (["Flows"], ["FLOW", "STATE", "SINCE", "REASON"])
+    assert [(row[0], row[1], row[4:]) for row in rows] == [
+        ("shop.orders", "COMPLETED", []),
+        ("shop.total", "FAILED", ["no", "column", "x"]),
+    ]
 
 
 @pytest.mark.parametrize(

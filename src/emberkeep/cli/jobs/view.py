@@ -87,6 +87,7 @@ def print_job(
             ("Root cause", own.root_cause),
         ]
     )
+    _print_flows(job)
     _print_queries(job)
     _print_checkpoints(checkpoints)
     _print_executors(job)
@@ -137,6 +138,18 @@ def _periodic(periodic: PeriodicSavepointsInfo | None) -> str:
         periodic.problem,
     ]
     return "; ".join(fact for fact in facts if fact)
+
+
+def _print_flows(job: JobDetailsInfo) -> None:
+    if job.emberkeep.flows:
+        print_line("\nFlows")
+        print_table(
+            ("FLOW", "STATE", "SINCE", "REASON"),
+            [
+                (flow.name, flow.state, timestamp(flow.since), flow.message if flow.state == "FAILED" else "")
+                for flow in job.emberkeep.flows
+            ],
+        )
 
 
 def _print_queries(job: JobDetailsInfo) -> None:

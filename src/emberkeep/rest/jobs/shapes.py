@@ -7,8 +7,10 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress, Scaling
+from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
@@ -163,6 +165,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         gang=view.gang,
         ended_executors=ended_executor_infos(report),
         course=None if report is None or report.course is None else course_info(report.course),
+        flows=[] if report is None else [_flow(flow) for flow in report.flows],
     )
 
 
@@ -229,6 +232,10 @@ def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
         status="ended" if status.is_globally_terminal else query.status,
         checkpoint_location=query.checkpoint_location,
     )
+
+
+def _flow(flow: FlowProgress) -> FlowInfo:
+    return FlowInfo(name=flow.name, state=flow.state, since=flow.changed_ms, message=flow.message)
 
 
 def _exception(entry: ExceptionEntry) -> ExceptionInfo:

@@ -8,6 +8,7 @@ import pytest
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
+from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Scaling
 from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
@@ -82,6 +83,17 @@ async def test_details_have_the_alarms_of_the_watchdog(site: Site) -> None:
     site.gateway.change(job_id(1), alarms=(alarm,))
     assert (await site.get(J1)).json()["emberkeep"]["alarms"] == [
         {"kind": "no-commit", "query": "delays", "since": NOW_MS, "message": "nothing was committed"}
+    ]
+
+
+async def test_details_have_the_flows_of_a_pipeline(site: Site) -> None:
+    assert (await site.get(J1)).json()["emberkeep"]["flows"] == []
+    status = site.gateway.views[job_id(1)].status_report
+    assert status is not None
+    flow = FlowProgress(name="shop.orders", state="FAILED", changed_ms=NOW_MS, message="no column x")
+    site.gateway.change(job_id(1), status_report=msgspec.structs.replace(status, flows=(flow,)))
+    assert (await site.get(J1)).json()["emberkeep"]["flows"] == [
+        {"name": "shop.orders", "state": "FAILED", "since": NOW_MS, "message": "no column x"}
     ]
 
 
