@@ -90,6 +90,10 @@ flink: $(STAMP) ## Fetch Flink's libraries for the long tests and for bench: 330
 airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider run in: 300 MB, once
 	@$(BIN)/python -m tools.airflow_environment
 
+.PHONY: jupyter
+jupyter: $(STAMP) ## Make the environment whose Jupyter executes notebooks in the long tests: 100 MB, once
+	@$(BIN)/python -m tools.jupyter_environment
+
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 # In which order integration tests begin: any text.
@@ -97,7 +101,7 @@ ORDER ?= $(CAMPAIGN)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium host-tools flink airflow ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium host-tools flink airflow jupyter ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
@@ -147,6 +151,7 @@ lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS
 	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
 	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
 	$(LOCK) $(LOCK_ARGS) --extra test -o requirements-airflow.lock airflow_provider/pyproject.toml
+	$(LOCK) $(LOCK_ARGS) -c requirements-dev.lock -o requirements-jupyter.lock requirements-jupyter.in
 
 # The tools that look at the locks have many dependencies of their own, so they get an environment of their own.
 AUDIT := $(VENV)/audit-$(shell sha256sum requirements-audit.lock | cut -c1-16)
@@ -169,7 +174,8 @@ sbom: $(AUDIT)/.made ## Write dist/emberkeep.cdx.json: all dependencies with ver
 # each is checked on its own.
 .PHONY: audit
 audit: $(AUDIT)/.made ## Check the locked dependencies against PyPI's known vulnerabilities (needs pypi.org)
-	@for lock in requirements.lock requirements-dev.lock requirements-airflow.lock requirements-airflow-spark.lock; do \
+	@for lock in requirements.lock requirements-dev.lock requirements-airflow.lock requirements-airflow-spark.lock \
+		requirements-jupyter.lock; do \
 		$(AUDIT)/bin/pip-audit --strict --progress-spinner off --disable-pip --require-hashes \
 			-r $$lock $(AUDIT_ARGS) || exit 1; done
 

@@ -17,7 +17,7 @@ from urllib.request import Request, urlopen
 import psutil
 
 from tests.integration.conditions import until
-from tools import airflow_environment
+from tools.airflow_environment import AIRFLOW
 
 DAG = "etl"
 _PARTS = ("api-server", "dag-processor", "scheduler", "triggerer")
@@ -26,7 +26,7 @@ _LOG_TAIL = 3000  # characters
 
 def airflow_python() -> Path:
     """The interpreter of Airflow's environment."""
-    found = airflow_environment.python()
+    found = AIRFLOW.python()
     assert found is not None, "`make airflow` makes the environment"
     return found
 

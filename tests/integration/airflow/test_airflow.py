@@ -17,7 +17,7 @@ from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.streams import SCRIPT, Stream
-from tools import airflow_environment
+from tools.locked_environment import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -67,7 +67,7 @@ def test_the_providers_own_tests(tmp_path: Path) -> None:
     done = subprocess.run(
         [airflow_python(), "-m", "pytest", "-p", "no:cacheprovider", *words],
         env=environment,
-        cwd=airflow_environment.ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=600,
