@@ -15,9 +15,11 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 TIMES = 8  # as many examples as usual
 FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
@@ -76,6 +78,13 @@ def _is_of_this_campaign(note: Path) -> bool:
 def examples(usual: int) -> int:
     """How many examples hypothesis tries."""
     return usual if CAMPAIGN is None else TIMES * usual
+
+
+def drawn(cases: Sequence[T], at_most: int) -> list[T]:
+    """Return all cases of a test; in a campaign with a time budget so many of them, which its order draws."""
+    if _UNTIL not in os.environ or len(cases) <= at_most:
+        return list(cases)
+    return random.Random(ORDER).sample(cases, at_most)
 
 
 def seeds(usual: int, *, theme: str = "", times: int = 4) -> list[int]:
