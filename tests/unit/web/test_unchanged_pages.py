@@ -10,6 +10,7 @@ from emberkeep.base.clock import SystemClock
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.web.formats import span
+from tests.support.chronicle.memory import MemoryChronicle
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import running_site
@@ -57,7 +58,9 @@ async def test_a_timeline_that_the_browser_shows_is_not_sent_again(tmp_path: Pat
         assert ("data-band" in whole, "data-band" in known) == (True, False)
         assert len(known) < len(whole)
         other = Occurrence(what=What.EXCEPTION, job_id=JOB, message="lost")
-        site.api.chronicle.note(other)
+        chronicle = site.api.chronicle
+        assert isinstance(chronicle, MemoryChronicle)
+        chronicle.note(other)
         again = (await site.get(f"/jobs/{JOB}", headers={"Emberkeep-Known": tag})).body.decode()
         assert "data-band" in again
         assert f'data-tag="{tag}"' not in again
