@@ -162,10 +162,11 @@ ROUTES = (
         headers=(
             Header(IDEMPOTENCY_HEADER, "Requests with the same key start one job. The key may be in the body instead."),
         ),
-        problems=(409, 413, 415, 424, 503),
+        problems=(409, 413, 415, 424, 503, 504),
         doc="The job is durable when the reply comes. Upload its artefacts first, as BLOBs below its id. A body of "
         "more than 16 MiB must be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: "
         "the JobManager lacks a BLOB, for example after a change of leader. Announce the group again, upload what "
-        "is missing, and submit again with the same job id and key.",
+        "is missing, and submit again with the same job id and key. 504: nobody knows whether the job was created; "
+        "submit again with the same key.",
     ),
 )

@@ -32,3 +32,9 @@ async def test_strange_requests_get_documented_replies(tmp_path: Path) -> None:
     assert fuzzer.counts["400"]
     assert fuzzer.counts["404"]
     assert undocumented(replies, documented(document(ROUTES)["paths"])) == []
+
+
+def test_a_submission_of_unknown_outcome_is_documented() -> None:
+    """The leader may die, or its job store fall silent, after the job was sent to be recorded."""
+    known = documented(document(ROUTES)["paths"])
+    assert undocumented([Answered("POST", "/v1/jobs", 504, 0.0, 1.0)], known) == []
