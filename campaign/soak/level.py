@@ -42,9 +42,9 @@ async def run(
     streams: int = STREAMS,
     seconds: float = ROUND_SECONDS,
 ) -> None:
-    """Live the next rounds until a time (of ``time.monotonic``). ``folder``: the cluster's, kept for the next run.
+    """Live the next rounds, one at least, until a time (of ``time.monotonic``).
 
-    ``seconds``: of a round.
+    ``folder``: the cluster's, kept for the next run. ``seconds``: of a round.
     """
     place = folder / f"jobs-{figures.runs}"
     place.mkdir(parents=True)
@@ -55,7 +55,8 @@ async def run(
             life = Life(cluster, control, place, streams=streams)
             try:
                 await life.begin()
-                while time.monotonic() < until:
+                is_over = False
+                while not is_over:
                     began = time.monotonic()
                     await life.round(draw_round(seed, figures.rounds), seconds, figures.seconds)
                     figures.took(life.counts, life.samples, life.problems, time.monotonic() - began)
@@ -63,6 +64,7 @@ async def run(
                     life.samples, life.problems = [], []
                     took()
                     show(_said(figures))
+                    is_over = time.monotonic() >= until
                 await life.end()
             except (NotRecovered, TimeoutError) as error:
                 figures.problems.append(str(error))
