@@ -142,13 +142,21 @@ class HostedCluster:
                 os.chown(path, UID, UID)
             tls.chmod(0o700)
         self.client.write("/etc/emberkeep/ca.pem", (first.disk / "home" / USER / TLS / "ca.pem").read_text())
-        self.client.write("/etc/emberkeep/token", self._token, 0o600)
+        self._hand_out_token()
 
     def configure(self, host: Host, texts: Mapping[str, str]) -> None:
         host.write(CONFIG, "".join(f"{key}: '{value}'\n" for key, value in texts.items()))
-        for name, text in (("token", self._token), ("zookeeper-login", self._login)):
-            host.write(f"/etc/emberkeep/{name}", f"{text}\n", 0o600)
-            os.chown(host.path(f"/etc/emberkeep/{name}"), UID, UID)
+        write_secret(host, "zookeeper-login", self._login)
+
+    def _hand_out_token(self) -> None:
+        for host in self._hosts:
+            write_secret(host, "token", self._token)
+        self.client.write("/etc/emberkeep/token", self._token, 0o600)
+
+    def replace_token(self) -> None:
+        """Give all hosts another one. Nothing of the cluster may run."""
+        self._token = secrets.token_hex(32)
+        self._hand_out_token()
 
     def start(self, task_managers: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Start ZooKeeper and all daemons; return when the task managers have registered.
@@ -163,8 +171,13 @@ class HostedCluster:
             self.start_task_manager(host, (task_managers or {}).get(host.name, {}))
         until(lambda: self.registered() == len(self.task_managers), self.story)
 
-    def start_job_manager(self, host: Host) -> None:
-        settings = {"rest.address": self.called(host), "rest.bind-address": self.any_address}
+    def stop_daemon(self, host: Host) -> None:
+        """End a JobManager or a task manager by SIGTERM."""
+        host.namespaces.run("pkill", "-TERM", "-f", "emberkeep.daemons.(job|task)manager")
+        self._daemons[host.name].wait()
+
+    def start_job_manager(self, host: Host, settings: Mapping[str, str] | None = None) -> None:
+        settings = {"rest.address": self.called(host), "rest.bind-address": self.any_address, **(settings or {})}
         if host.name in self._routers:
             settings |= {"rest.port": str(OUTER_PORT), "rest.bind-port": str(PORT)}
             settings |= {"rest.spark-ui.port": str(OUTER_SPARK_UI_PORT), "rest.spark-ui.bind-port": str(SPARK_UI_PORT)}
@@ -278,6 +291,12 @@ class HostedCluster:
 
 def _given(settings: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
+
+
+def write_secret(host: Host, name: str, text: str) -> None:
+    path = f"/etc/emberkeep/{name}"
+    host.write(path, f"{text}\n", 0o600)
+    os.chown(host.path(path), UID, UID)
 
 
 def own_files(directory: Path) -> None:

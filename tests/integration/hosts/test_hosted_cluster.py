@@ -126,3 +126,42 @@ def test_a_cluster_has_ipv6_addresses_only(network: Network) -> None:
     network.kill(cluster.leader())
     more(cluster, rows, "after the leader's host was lost")
     finished(cluster, rows, job_id)
+
+
+@pytest.mark.req("SEC-2")
+def test_the_token_of_the_cluster_is_replaced(network: Network) -> None:
+    """By the documented steps. The driver has credentials that are derived from the old one, so another one goes on."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=1)
+    cluster.prepare()
+    cluster.start()
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "at first")
+    for host in (*cluster.task_managers, *cluster.job_managers):
+        cluster.stop_daemon(host)
+    seen = cluster.client.path("/etc/emberkeep/token").read_text()
+    cluster.replace_token()
+    for host in cluster.job_managers:
+        cluster.start_job_manager(host, {"high-availability.zookeeper.insecure-records": "sign"})
+    leader = cluster.leader()
+    for host in cluster.task_managers:
+        cluster.start_task_manager(host, {})
+    for host in sorted(cluster.job_managers, key=lambda host: host is leader):
+        cluster.stop_daemon(host)
+        cluster.start_job_manager(host)
+        cluster.leader()
+    cluster.wait_for_attempt(job_id, 2)
+    more(cluster, rows, "with the new token")
+    cluster.client.write("/etc/emberkeep/old-token", seen, 0o600)
+    refused = cluster.client.run(
+        "emberkeep",
+        "list",
+        "--url",
+        cluster.url(),
+        *cluster.credentials[:2],
+        "-D",
+        "security.token-file=/etc/emberkeep/old-token",
+    )
+    assert refused.code != 0
+    assert "token" in refused.err, refused
+    finished(cluster, rows, job_id)
