@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,6 +9,7 @@ import msgspec
 
 from campaign.progress import Progress
 from campaign.tables import distribution, table
+from campaign.tried import commands, failures, tried
 
 _TIMES = ("median", "p90", "largest")
 
@@ -80,7 +80,7 @@ def page(
         " is from a file in [`figures`](figures), and can be made again:",
         "",
         "```console",
-        *(f"$ {command}" for command in _commands(campaigns, benches)),
+        *(f"$ {command}" for command in (*commands(campaigns), *_bench_commands(benches))),
         "```",
         "",
         "The same seed plans the same faults. Simulated worlds repeat exactly; real processes do not.",
@@ -92,7 +92,7 @@ def page(
         "",
         "## What was tried",
         "",
-        *table(("level", "seed", "tried", "judged", "failed", "code"), _tried(campaigns)),
+        *table(("level", "seed", "tried", "judged", "failed", "code"), tried(campaigns)),
         "A failed history broke a rule when it was played.",
         "",
         *_faults(campaigns),
@@ -117,50 +117,10 @@ def page(
     return "\n".join(lines) + "\n"
 
 
-def _commands(campaigns: Sequence[Progress], benches: Sequence[Bench]) -> Iterator[str]:
-    for each in campaigns:
-        for level, seconds in (
-            ("crashes", each.crashes.seconds),
-            ("simulation", each.seconds),
-            ("processes", each.real.seconds),
-            ("spark", each.spark.seconds),
-        ):
-            if seconds:
-                yield f"make campaign LEVELS={level} SEED={each.seed} MINUTES={math.ceil(seconds / 60)}"
-        if each.hunts:
-            yield f"make campaign LEVELS=planted SEED={each.seed} MINUTES={_hunting_minutes(each)}"
+def _bench_commands(benches: Sequence[Bench]) -> Iterator[str]:
     for bench in benches:
         names = ",".join(section.name for section in bench.sections)
         yield f"python -m bench --only {names} --repetitions {bench.repetitions}"
-
-
-def _hunting_minutes(progress: Progress) -> int:
-    return math.ceil(sum(hunt.cpu_seconds for hunt in progress.hunts.values()) / 60)
-
-
-def _tried(campaigns: Sequence[Progress]) -> Iterator[tuple[str, ...]]:
-    for each in campaigns:
-        seed = f"{each.seed}"
-        if each.crashes.components:
-            points = sum(sum(component.points.values()) for component in each.crashes.components.values())
-            both = sum(pair.at_once + pair.in_turn for pair in each.crashes.pairs.values())
-            what = f"{points:,} crash points of {len(each.crashes.components)} components"
-            pairs = f"{both:,} crashes of {len(each.crashes.pairs)} pairs"
-            yield "crashes", seed, what, pairs, f"{len(each.crashes.failures):,}", ", ".join(each.crashes.revisions)
-        if each.figures.worlds:
-            what = f"{each.figures.worlds:,} worlds, {sum(each.figures.faults.values()):,} faults"
-            hours = f"{each.figures.virtual_seconds / 3600:,.0f} virtual hours, {len(each.figures.triples):,} triples"
-            failed = f"{len(each.failures) + len(each.mended):,}"
-            yield "simulation", seed, what, hours, failed, ", ".join(each.revisions)
-        if each.real.histories:
-            what = f"{each.real.histories:,} histories, {sum(each.real.faults.values()):,} faults"
-            judged = f"{sum(each.real.operations.values()):,} operations, {each.real.entries:,} entries"
-            yield "processes", seed, what, judged, f"{len(each.real.failures):,}", ", ".join(each.real.revisions)
-        if each.spark.histories:
-            what = f"{each.spark.histories:,} histories, {sum(each.spark.faults.values()):,} faults"
-            judged = f"{sum(each.spark.outputs.values()):,} outputs of {sum(each.spark.rows.values()):,} rows"
-            judged += f", {each.spark.differences:,} differ"
-            yield "spark", seed, what, judged, f"{len(each.spark.failures):,}", ", ".join(each.spark.revisions)
 
 
 def _faults(campaigns: Sequence[Progress]) -> list[str]:
@@ -177,20 +137,9 @@ def _faults(campaigns: Sequence[Progress]) -> list[str]:
 def _failed(campaigns: Sequence[Progress], findings: Sequence[Finding]) -> list[str]:
     """Histories that have failed, each with its first violation, and the test of the bug that was behind it."""
     mended = {(each.level, history): each.test for each in findings for history in each.histories}
-    failures = [
-        (level, f"{each.seed}/{failure.number}", failure.violation)
-        for each in campaigns
-        for level, found in (
-            ("simulation", [*each.failures, *each.mended]),
-            ("processes", each.real.failures),
-            ("spark", each.spark.failures),
-        )
-        for failure in found
-    ]
-    failures += [("crashes", f"{each.seed}", failure) for each in campaigns for failure in each.crashes.failures]
     rows = [
         (level, history, _cell(what), f"`{mended[level, history]}`" if (level, history) in mended else "**open**")
-        for level, history, what in failures
+        for level, history, what in failures(campaigns)
     ]
     head = ("level", "seed and history", "first violation", "shown to be mended by")
     return ["### Histories that failed", "", *table(head, rows)] if rows else []

@@ -7,9 +7,11 @@ import pytest
 
 from campaign import published
 from campaign.crashes.figures import ComponentFigures, CrashFigures, PairFigures
+from campaign.load.figures import LoadFigures
 from campaign.processes.figures import FailedHistory, ProcessFigures
 from campaign.progress import Figures, Hunt, Progress
 from campaign.reliability_page import Bench, BenchFigure, BenchSection, Finding, page
+from campaign.soak.figures import SoakFigures
 from campaign.spark.figures import SparkFigures
 
 PROGRESS = Progress(
@@ -31,6 +33,14 @@ PROGRESS = Progress(
         recoveries={"kill leader": {"1.50": 3}},
         failures=[FailedHistory(1, "one live attempt: 2|3", ".campaign/5/processes/history-1.json")],
     ),
+    load=LoadFigures(
+        histories=1,
+        seconds=90.0,
+        faults={"kill leader": 9},
+        statuses={"200": 5_000},
+        milliseconds={"read|outside": {"20": 99, "300": 1}, "read|during": {"2000": 1}},
+    ),
+    soak=SoakFigures(rounds=3, runs=1, seconds=1_800.0, problems=["the stream has failed"]),
     spark=SparkFigures(
         histories=1,
         seconds=300.0,
@@ -72,6 +82,11 @@ def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> No
         "$ make campaign LEVELS=processes SEED=5 MINUTES=2\n",
         "$ make campaign LEVELS=spark SEED=5 MINUTES=5\n",
         "$ make campaign LEVELS=planted SEED=5 MINUTES=2\n",
+        "$ make campaign LEVELS=load SEED=5 MINUTES=2\n",
+        "$ make campaign LEVELS=soak SEED=5 MINUTES=30\n",
+        "| load | 5 | 1 histories, 9 faults, 5,000 replies | p99 0.0 s outside of takeovers, p99 2.0 s during them |",
+        "| soak | 5 | 3 rounds, 0.5 hours | 0 values, 0 grow | 1 |",
+        "| soak | 5 | the stream has failed | **open** |",
         "list 34 promises, shown by 78 tests",
         "| crashes | 5 | 7 crash points of 1 components | 17 crashes of 1 pairs | 0 |",
         "| spark | 5 | 1 histories, 6 faults | 1 outputs of 1,000 rows, 0 differ | 0 | abc |",
