@@ -136,9 +136,9 @@ ROUTES = (
         status=202,
         reply=Empty,
         query=TerminateJob,
-        problems=(404, 409),
+        problems=(404, 409, 503, 504),
         doc="The reply comes at once; the job is CANCELED when its driver has ended. A repeated request does no harm. "
-        "409: the job has ended.",
+        "409: the job has ended. 504: nobody knows whether the request was recorded; repeat it.",
     ),
     Route(
         "GET",

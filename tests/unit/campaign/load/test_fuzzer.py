@@ -34,7 +34,10 @@ async def test_strange_requests_get_documented_replies(tmp_path: Path) -> None:
     assert undocumented(replies, documented(document(ROUTES)["paths"])) == []
 
 
-def test_a_submission_of_unknown_outcome_is_documented() -> None:
-    """The leader may die, or its job store fall silent, after the job was sent to be recorded."""
+def test_unknown_outcomes_of_submissions_and_cancellations_are_documented() -> None:
+    """The leader may die, or its job store fall silent, after the request was sent to be recorded."""
     known = documented(document(ROUTES)["paths"])
-    assert undocumented([Answered("POST", "/v1/jobs", 504, 0.0, 1.0)], known) == []
+    replies = [
+        Answered(method, path, 504, 0.0, 1.0) for method, path in (("POST", "/v1/jobs"), ("PATCH", "/v1/jobs/a"))
+    ]
+    assert undocumented(replies, known) == []
