@@ -80,23 +80,25 @@ class LeaderGateway:
     async def _check_size(self, leader: Leader, graph: JobGraph) -> None:
         """Raise InvalidInput if the job can never run on the task managers that there are.
 
-        Raises RetryLater while some of an earlier leader may not have registered here yet.
+        A repeated submission gets the answer to the first one, whatever has become of the task managers since. Raises
+        RetryLater while some of an earlier leader may not have registered here yet.
         """
         obstacle = await leader.resources.obstacle(driver_need(graph), executor_profile(graph))
+        if not obstacle or await leader.dispatcher.submissions.knows(graph):
+            return
         term = leader.term
         age = (term.clock.now_ms() - term.started_ms) / 1000
-        if obstacle and term.noted and age < self._configuration[HEARTBEAT_TIMEOUT]:
+        if term.noted and age < self._configuration[HEARTBEAT_TIMEOUT]:
             raise RetryLater(
                 "task managers may not have registered yet with this JobManager, which has just become the "
                 f"leader; those that have cannot run job {graph.name!r}: {obstacle}",
                 hint="try again in a few seconds",
             )
-        if obstacle:
-            raise InvalidInput(
-                f"job {graph.name!r} can never run here: {obstacle}",
-                field="resources",
-                hint="ask for less, or start a larger task manager first",
-            )
+        raise InvalidInput(
+            f"job {graph.name!r} can never run here: {obstacle}",
+            field="resources",
+            hint="ask for less, or start a larger task manager first",
+        )
 
     async def upgrade(self, job_id: JobId, wish: UpgradeWish) -> UpgradeView:
         leader = self._confirmed_leader()

@@ -198,6 +198,20 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    def test_a_repeated_submission_is_known_although_nothing_could_run_it_now(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                assert (await service.gateway.submit(graph(1))).created, "with no task manager at all it waits for one"
+                await cluster.add(total=ResourceProfile(cores=4, memory_mb=1024))
+                again = await service.gateway.submit(graph(1))
+                assert (again.job_id, again.created) == (graph(1).job_id, False)
+                other_id = msgspec.structs.replace(graph(2), idempotency_key=graph(1).idempotency_key)
+                again = await service.gateway.submit(other_id)
+                assert (again.job_id, again.created) == (graph(1).job_id, False)
+
+        in_virtual_time(scenario)
+
     def test_a_new_leader_waits_for_task_managers_before_it_refuses_what_is_too_large(self) -> None:
         """The large one may register after a small one, and what it can run must not be refused for ever."""
 

@@ -198,6 +198,10 @@ class JobTable:
         ended = self._ended.get(job_id)
         return ended.result.idempotency_key if ended is not None and ended.result is not None else None
 
+    def has_key(self, idempotency_key: str) -> bool:
+        """True if an active or ended job was submitted with this key."""
+        return any(self.key_of(job_id) == idempotency_key for job_id in (*self.active, *self._ended))
+
     def is_retiring(self, path: str) -> bool:
         """True if the savepoint at ``path`` is being deleted by retention, or some of its files may be gone."""
         return any(job.periodic.is_retiring(path) for job in self.active.values()) or any(

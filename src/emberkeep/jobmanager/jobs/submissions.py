@@ -69,6 +69,10 @@ class Submissions(ActorPart):
         answer = await self.ask(partial(self._submit, graph, is_kept))
         return await answer
 
+    async def knows(self, graph: JobGraph) -> bool:
+        """True if a job with this id or idempotency key was accepted, or is being accepted."""
+        return await self.ask(lambda: self._is_taken(graph.job_id) or self._table.has_key(graph.idempotency_key))
+
     def check(self, graph: JobGraph) -> None:
         """Raise InvalidInput unless the job can be accepted later; Conflict if its id is taken."""
         self._check_graph(graph)
