@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -146,6 +147,7 @@ def _failed(campaigns: Sequence[Progress], findings: Sequence[Finding]) -> list[
 
 
 def _cell(text: str) -> str:
+    text = re.sub(r" at /\S+", "", text)  # where the code was, on the machine that played it
     return text.replace("|", "\\|").replace("\n", " ")
 
 

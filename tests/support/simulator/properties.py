@@ -17,7 +17,7 @@ Violations name the letter of the property:
 (n) a JobManager that cannot write to its store starts nothing, stops nothing and allocates no slot;
 (v) no attempt of a stream commits a micro-batch after the script of a newer attempt has begun;
 (k) a recorded checkpoint of a stream was committed, and records never go back to an older batch; the files of a
-    savepoint are deleted only after it is durably recorded as retired;
+    savepoint are deleted only after it is durably recorded as retired, which an older copy of the store may forget;
 (p) no working driver or executor is ended or replaced because a task manager's agent or the JobManager is down (P2):
     checked only in clusters without other faults, in which no agent is down for too long;
 (h) every BLOB of a job that has not ended is in the HA store; an uploaded BLOB exists for an interval; when all jobs
@@ -127,6 +127,7 @@ class Properties:
         cluster.store.on_result.append(self._result_recorded)
         cluster.store.on_create.append(self._job_created)
         cluster.store.on_stop.append(self._stop_recorded)
+        self.deleted_before: frozenset[str] = frozenset()
         cluster.store.on_put_back.append(self._store_put_back)
         cluster.truth.on_commit.append(self._committed)
 
@@ -295,6 +296,7 @@ class Properties:
 
     def _store_put_back(self) -> None:
         self.cluster.history.count("store put back")
+        self.deleted_before = frozenset(self.cluster.truth.deleted)  # what an older copy does not know
         self.attempts = {job_id: handle.attempt for job_id, handle in self.cluster.store.disk.jobs.items()}
         self.pointers.clear()
         self.running_in.clear()
@@ -563,7 +565,8 @@ class Properties:
                 continue
             pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
             for savepoint in pointers.savepoints:
-                if self.cluster.truth.deleted[savepoint.trigger_id] and not savepoint.retired_ms:
+                is_gone = self.cluster.truth.deleted[savepoint.trigger_id] > 0
+                if is_gone and not savepoint.retired_ms and savepoint.trigger_id not in self.deleted_before:
                     self._violate("k", f"the files of {savepoint.path} are gone, and it is recorded as usable")
             if not pointers.queries:
                 continue
