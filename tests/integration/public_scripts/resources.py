@@ -44,4 +44,6 @@ def write_resources(place: Path) -> None:
     (place / "words.txt").write_text("".join(f"{line}\n" for line in WORDS))
     points = ((row % 2, *(row * column % 7 for column in range(10))) for row in range(40))
     (place / "points.txt").write_text("".join(f"{' '.join(map(str, point))}\n" for point in points))
+    # Word2vec ignores words that come less than five times, and the example asks for one of these.
+    (place / "sentences.txt").write_text("china india rome paris\n" * 10)
     (place / "numbers.txt").write_text("10 9 2\n33 1\n7 7\n")

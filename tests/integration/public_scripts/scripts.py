@@ -73,7 +73,7 @@ SCRIPTS = (
     Script(EXAMPLES / "sql" / "udtf.py"),
     Script(EXAMPLES / "mllib" / "kmeans.py", (str(DATA / "kmeans_data.txt"), "2"), repeats=False),
     Script(EXAMPLES / "mllib" / "logistic_regression.py", ("points.txt", "3")),
-    Script(EXAMPLES / "mllib" / "word2vec.py", ("words.txt",), repeats=False),
+    Script(EXAMPLES / "mllib" / "word2vec.py", ("sentences.txt",), repeats=False),
     Script(Path(__file__).with_name("joins.py")),
 )
 STREAMS = (

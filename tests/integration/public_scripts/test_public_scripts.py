@@ -76,7 +76,8 @@ def test_a_stream_of_words_is_counted_as_under_spark_submit(cluster: Cluster, pl
         until(lambda: counted(alone.out) == answer, lambda: f"spark-submit counts the words: {alone}")
         plain.traces.kill()
         alone.wait()
-        job_id = cluster.submit(script.path, arguments=lines.arguments)
+        # A receiver takes the core of an executor for itself.
+        job_id = cluster.submit(script.path, arguments=lines.arguments, executors=2)
         until(lambda: counted(cluster.output(job_id)) == answer, lambda: cluster.story(job_id))
         cluster.cancel(job_id)
     finally:
