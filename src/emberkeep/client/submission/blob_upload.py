@@ -137,7 +137,7 @@ class _Body:
     async def _chunks(self) -> AsyncIterator[bytes]:
         left = self._item.content.size
         try:
-            with await asyncio.to_thread(self._item.open) as source:
+            with await self._open() as source:
                 while chunk := await asyncio.to_thread(source.read, min(_CHUNK, left + 1)):
                     left -= len(chunk)
                     if left < 0:
@@ -150,6 +150,19 @@ class _Body:
         if left != 0:
             self._changed = True
             raise ValueError("the file is longer or shorter than it was")  # ends this try
+
+    async def _open(self) -> BinaryIO:
+        opening = asyncio.ensure_future(asyncio.to_thread(self._item.open))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close)  # the thread opens it all the same
+            raise
+
+
+def _close(opening: asyncio.Future[BinaryIO]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 def _changed(path: Path) -> InvalidInput:

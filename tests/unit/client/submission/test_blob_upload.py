@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -164,3 +167,25 @@ async def test_a_download_is_verified_and_leaves_nothing_half(fake: FakeJobManag
 
     assert target.read_bytes() == b"mine"
     assert list(target.parent.iterdir()) == [target]
+
+
+async def test_a_file_that_is_being_opened_as_the_upload_ends_is_closed(
+    fake: FakeJobManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, begun, go_on, opened = item(tmp_path / "f", b"bytes"), threading.Event(), threading.Event(), list[BinaryIO]()
+
+    def slow_open(_: UploadItem) -> BinaryIO:
+        begun.set()
+        assert go_on.wait(60)
+        opened.append((tmp_path / "f").open("rb"))
+        return opened[0]
+
+    monkeypatch.setattr(UploadItem, "open", slow_open)
+    async with RestClient(fake.endpoint, patience=0.0) as client, asyncio.timeout(60):
+        upload = asyncio.create_task(upload_group(client, JOB, [one], Recorded()))
+        await asyncio.to_thread(begun.wait, 60)
+        upload.cancel()
+        await asyncio.gather(upload, return_exceptions=True)
+        go_on.set()
+        while not (opened and opened[0].closed):  # noqa: ASYNC110 - nothing tells that a file is closed
+            await asyncio.sleep(0.01)
