@@ -22,15 +22,13 @@ from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
 from campaign.processes.cluster import RealCluster
 from campaign.processes.history import (
     PAUSE,
-    RULES,
     SETTLE_SECONDS,
     Ending,
-    deeds_of,
     prepared_job,
+    recorded,
     settle_members,
 )
 from campaign.processes.plan import HistoryPlan
-from campaign.processes.record import HistoryRecord
 from campaign.processes.recording import JOBS, Recorder
 from campaign.processes.strikes import Striker
 from emberkeep.base.configuration.options import TASK_MANAGER_NODE
@@ -95,19 +93,7 @@ async def play_load(cluster: RealCluster, plan: HistoryPlan, load: Load, place: 
             await _list_all(world)
         problems = [*recorder.unexpected, *striker.problems, *ending.problems, *watch.problems]
         problems += [problem for each in uploaders for problem in each.problems]
-    history = HistoryRecord(
-        plan=plan,
-        rules=RULES,
-        unix_minus_clock=time.time() - time.monotonic(),
-        strikes=tuple(striker.applied),
-        jobs=tuple(recorder.histories["jobs"]),
-        blocklist=tuple(recorder.histories["blocklist"]),
-        answered=tuple(recorder.answered),
-        counts=dict(recorder.counts),
-        deeds=deeds_of(world, ends),
-        ends=tuple(ends),
-        problems=tuple(problems),
-    )
+    history = recorded(plan, recorder, striker, world, ends, problems)
     return LoadRecord(
         history=history,
         replies=tuple(replies[:loaded]),

@@ -57,6 +57,18 @@ async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> 
         ending = Ending(world)
         ends = await ending.run()
         problems = [*recorder.unexpected, *striker.problems, *ending.problems]
+    return recorded(plan, recorder, striker, world, ends, problems)
+
+
+def recorded(
+    plan: HistoryPlan,
+    recorder: Recorder,
+    striker: Striker,
+    world: ClientsWorld,
+    ends: Sequence[Ended],
+    problems: Sequence[str],
+) -> HistoryRecord:
+    """Return what clients and faults have left of a history that is over."""
     return HistoryRecord(
         plan=plan,
         rules=RULES,
