@@ -186,7 +186,8 @@ def _recoveries(campaigns: Sequence[Progress]) -> list[str]:
             "",
             "Seconds from a fault, which may last itself, until each query of all jobs had committed a micro-batch that"
             " was planned after the fault, or run by a new driver; and until the leader answered, with all task"
-            " managers. Clusters share the cores of one machine, and some have no standby processes.",
+            " managers. A cluster and its faults share the cores of one machine, often with other work, and some"
+            " clusters have no standby processes: a start is cold there.",
             "",
             *table(
                 ("fault", "n", *(f"streams: {name}" for name in _TIMES), *(f"cluster: {name}" for name in _TIMES)),
@@ -208,7 +209,8 @@ def _recoveries(campaigns: Sequence[Progress]) -> list[str]:
         lines += [
             "### Simulated",
             "",
-            "Virtual seconds until all streams that had worked work again, with half of the default timeouts.",
+            "Virtual seconds until all streams that had worked work again, with half of the default timeouts. Without"
+            " times, no stream stood still.",
             "",
             *table(("fault", "n", *_TIMES), [(kind, _measured(worlds[kind]), *_row(worlds, kind)) for kind in worlds]),
         ]
