@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -181,13 +182,14 @@ class HttpCalls:
 
     async def _send(self, url: str, request: Request, tries: Tries) -> HttpReply:
         assert self._session is not None, "open() comes first"  # noqa: S101
+        body = request.body() if request.body else None
         try:
             async with self._session.request(
                 request.method,
                 url,
                 params=request.parameters,
                 headers=request.headers,
-                data=request.body() if request.body else None,
+                data=body,
                 timeout=request.limits,
                 allow_redirects=False,
                 middlewares=(tries.watch,),
@@ -200,6 +202,8 @@ class HttpCalls:
             raise InvalidInput(f"{url} is not a URL", hint="for example http://127.0.0.1:8081") from None
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise _unreachable(self._endpoint, error) from error
+        finally:
+            await _close(body)
 
     async def socket(self, path: str) -> aiohttp.ClientWebSocketResponse:
         """Open a WebSocket at the JobManager that answered last. Raises the errors of ``RestClient``.
@@ -228,6 +232,14 @@ class HttpCalls:
         if _is_over_quota(refusal, headers):
             raise OverQuota(message, hint="there are too many of them: try again", seconds=_retry_after(headers))
         raise _error(refusal, message, None, None)
+
+
+async def _close(body: object) -> None:
+    """Close what a reply that came early has left unread, and with it the file that it reads."""
+    if isinstance(body, AsyncGenerator):
+        # A task of aiohttp that still reads it is cancelled already, which closes it, too.
+        with contextlib.suppress(RuntimeError):
+            await body.aclose()
 
 
 def decode(answer: HttpReply, kind: type[T]) -> T:
