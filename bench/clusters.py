@@ -38,7 +38,7 @@ def standalone_cluster(
     directory: Path, workers: Sequence[str], memory_mb: int, environment: Mapping[str, str], *, cores: int = 1
 ) -> Iterator[str]:
     """A Spark Master, and one Worker of ``cores`` cores per address, as Spark ships them; yields the master URL."""
-    port = _free_port()
+    port = free_port()
     url = f"spark://127.0.0.1:{port}"
     spark_class = [str(spark_home({}) / "bin" / "spark-class")]
     deploy = "org.apache.spark.deploy"
@@ -70,7 +70,8 @@ def standalone_cluster(
                 end(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,16 +13,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from yarl import URL
 
+from bench.clusters import free_port
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from emberkeep.spark.java import find_java
 from tools import flink_jar
+
+T = TypeVar("T")
 
 _START_SECONDS = 300.0
 (_PY4J,) = Path(pyspark.__file__).parent.glob("jars/py4j-*.jar")
@@ -37,9 +39,11 @@ _OPENS = (
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "java.util.concurrent.locks"),
 )
 _JVM = (
+    "-Xmx512m",
     *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTS),
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS),
 )
+_LEADS = "was granted leadership"
 _JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 _TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 # Flink's scripts derive these from the size of the process.
@@ -75,7 +79,10 @@ _STATEMENTS = (
 
 @dataclass
 class FlinkCluster:
-    """A running cluster. ``daemons``: processes by name; a killed one is taken out."""
+    """A running cluster.
+
+    ``daemons``: processes by name; a killed one is taken out. ``rest_ports``: of all JobManagers, by name.
+    """
 
     java: Path
     classes: str
@@ -83,6 +90,7 @@ class FlinkCluster:
     settings: Mapping[str, str]
     environment: Mapping[str, str]
     daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    rest_ports: dict[str, int] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -91,12 +99,15 @@ class FlinkCluster:
 
     def add_job_manager(self) -> str:
         """Start a JobManager, and return its name."""
-        own = {"rest.port": str(_free_port()), "jobmanager.rpc.port": str(_free_port())}
-        return self._start("jobmanager", _JOB_MANAGER, "-Xmx512m", own)
+        port = free_port()
+        own = {"rest.port": str(port), "jobmanager.rpc.port": str(free_port())}
+        name = self._start("jobmanager", _JOB_MANAGER, own)
+        self.rest_ports[name] = port
+        return name
 
     def add_task_manager(self) -> str:
         """Start a task manager, and return its name."""
-        return self._start("taskmanager", _TASK_MANAGER, "-Xmx512m", _MEMORY)
+        return self._start("taskmanager", _TASK_MANAGER, _MEMORY)
 
     def kill(self, name: str) -> float:
         """Kill a process with SIGKILL. Return when (Unix seconds)."""
@@ -112,7 +123,7 @@ class FlinkCluster:
         port, secret = launch_gateway(
             jarpath=str(_PY4J),
             classpath=self.classes,
-            javaopts=["-Xmx512m", *_JVM],
+            javaopts=[*_JVM],
             java_path=str(self.java),
             die_on_exit=True,
             enable_auth=True,
@@ -134,15 +145,16 @@ class FlinkCluster:
 
     def leader_url(self) -> str:
         """Return the address of the JobManager that leads. Raises SystemExit after a while."""
-        return str(self._until("a leader of Flink", self._find_leader))
+        return self._until("a leader of Flink", self._find_leader)
 
     def leader(self) -> str:
-        """Return the name of the JobManager that leads."""
-        port = str(URL(self.leader_url()).port)
-        names = [name for name in self._job_managers() if (self.directory / name / "rest.port").read_text() == port]
-        if not names:
-            raise SystemExit("Flink's leader is none of the JobManagers: a bug, so there is no measurement")
-        return names[0]
+        """Return the name of the JobManager that leads, by its log: the REST API of a standby answers like it."""
+
+        def find() -> str | None:
+            logs = {name: (self.directory / name / "out").read_text(errors="replace") for name in self._job_managers()}
+            return next((name for name, log in logs.items() if _LEADS in log), None)
+
+        return self._until("a leader of Flink", find)
 
     def task_manager_of_job(self) -> str:
         """Return the name of the task manager that runs the job's tasks."""
@@ -152,12 +164,12 @@ class FlinkCluster:
             for job in _ask(f"{url}/jobs/overview")["jobs"]:
                 vertices = _ask(f"{url}/jobs/{job['jid']}")["vertices"]
                 found = _ask(f"{url}/jobs/{job['jid']}/vertices/{vertices[0]['id']}/taskmanagers")["taskmanagers"]
-                names = {each["taskmanager-id"] for each in found} & set(self.daemons)
+                names = set(self.daemons).intersection(each["taskmanager-id"] for each in found)
                 if names:
-                    return str(names.pop())
+                    return names.pop()
             return None
 
-        return str(self._until("the task manager of Flink's job", find))
+        return self._until("the task manager of Flink's job", find)
 
     def wait_for_slots(self, count: int) -> None:
         """Return once so many task managers are registered at the leader."""
@@ -179,12 +191,11 @@ class FlinkCluster:
                     continue
             return min((moment for moment in later if moment > since), default=None)
 
-        found = self._until("a checkpoint of Flink", find)
-        return float(str(found))
+        return self._until("a checkpoint of Flink", find)
 
     def _find_leader(self) -> str | None:
         for name in self._job_managers():
-            url = f"http://{_ADDRESS}:{(self.directory / name / 'rest.port').read_text()}"
+            url = f"http://{_ADDRESS}:{self.rest_ports[name]}"
             try:
                 settings = {each["key"]: each["value"] for each in _ask(f"{url}/jobmanager/config")}
             except OSError:
@@ -195,7 +206,7 @@ class FlinkCluster:
     def _job_managers(self) -> list[str]:
         return sorted(name for name in self.daemons if name.startswith("jobmanager"))
 
-    def _until(self, what: str, find: Callable[[], object]) -> object:
+    def _until(self, what: str, find: Callable[[], T | None]) -> T:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             ended = [name for name, process in self.daemons.items() if process.poll() is not None]
@@ -210,12 +221,10 @@ class FlinkCluster:
             time.sleep(_POLL)
         raise SystemExit(f"{what} was not there after {_START_SECONDS:g} s")
 
-    def _start(self, kind: str, main: str, heap: str, own: Mapping[str, str]) -> str:
+    def _start(self, kind: str, main: str, own: Mapping[str, str]) -> str:
         name = f"{kind}-{next(self._numbers)}"
         home = self._configure(name, {**own, "taskmanager.resource-id": name})
-        if "rest.port" in own:
-            (home / "rest.port").write_text(own["rest.port"])
-        words = [str(self.java), heap, *_JVM, f"-Dlog4j2.configurationFile={home / 'log4j.properties'}"]
+        words = [str(self.java), *_JVM, f"-Dlog4j2.configurationFile={home / 'log4j.properties'}"]
         words += ["-cp", self.classes, main, "--configDir", str(home)]
         with (home / "out").open("wb") as output:
             self.daemons[name] = subprocess.Popen(
@@ -282,9 +291,3 @@ def _ask(url: str) -> Any:
     """Return a reply of Flink's REST API. Raises OSError."""
     with urllib.request.urlopen(url, timeout=_REPLY_SECONDS) as reply:
         return msgspec.json.decode(reply.read())
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_ADDRESS, 0))
-        return int(probe.getsockname()[1])

@@ -12,6 +12,7 @@ from bench.commands import marked, temporary_directory
 from bench.flink_cluster import FlinkCluster, flink_cluster
 from bench.measure import Figure, percentile
 from bench.plan import Plan, say
+from tools import flink_jar
 
 _KEYS = 100_000  # as `bench.recovery` has
 # Each kill is the first failure in a row, as in `bench.recovery`: Flink waits longer before each further restart.
@@ -19,7 +20,13 @@ _SETTLED_SECONDS = 12.0
 
 
 def measure(plan: Plan) -> list[Figure]:
-    """A killed process → the next complete checkpoint, which is what Flink commits results with."""
+    """A killed process → the next complete checkpoint, which is what Flink commits results with.
+
+    Return no figures if Flink's jars were not fetched.
+    """
+    if flink_jar.kept() is None:
+        say("flink: left out, because its jars are not there (make flink)")
+        return []
     with temporary_directory() as directory, marked({}) as environment:
         workers, leaders = [], []
         with flink_cluster(directory / "flink", environment, task_managers=2) as cluster:
