@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +12,7 @@ from campaign.coverage import Triple, rarest
 from campaign.crashes.figures import CrashFigures
 from campaign.load.figures import LoadFigures
 from campaign.playing import Played
-from campaign.processes.figures import ProcessFigures
+from campaign.processes.figures import ProcessFigures, add_counts
 from campaign.soak.figures import SoakFigures
 from campaign.spark.figures import SparkFigures
 from campaign.swarm import KINDS
@@ -79,9 +78,9 @@ class Figures(msgspec.Struct):
             (self.results, other.results),
             (self.triples, other.triples),
         ):
-            _add(mine, others)
+            add_counts(mine, others)
         for kind, seconds in other.outages.items():
-            _add(self.outages.setdefault(kind, {}), seconds)
+            add_counts(self.outages.setdefault(kind, {}), seconds)
 
     def reached(self) -> list[Triple]:
         """Return the triples that were reached."""
@@ -169,7 +168,3 @@ def revision_of_code() -> str:
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"
-
-
-def _add(mine: dict[str, int], others: dict[str, int]) -> None:
-    mine.update(Counter(mine) + Counter(others))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import msgspec
 
 from campaign.load.record import LoadJudgement, LoadRecord
-from campaign.processes.figures import FailedHistory
+from campaign.processes.figures import FailedHistory, add_counts
 from campaign.processes.record import counted
 
 
@@ -43,20 +42,16 @@ class LoadFigures(msgspec.Struct):
         history = record.history
         self.histories += 1
         self.seconds += history.plan.seconds
-        _add(self.faults, counted(history))
-        _add(self.operations, history.counts)
-        _add(self.statuses, Counter(str(reply.status) for reply in record.replies))
-        _add(self.fuzzed, record.fuzzed)
+        add_counts(self.faults, counted(history))
+        add_counts(self.operations, history.counts)
+        add_counts(self.statuses, Counter(str(reply.status) for reply in record.replies))
+        add_counts(self.fuzzed, record.fuzzed)
         for name, counts in judgement.milliseconds.items():
-            _add(self.milliseconds.setdefault(name, {}), {str(took): count for took, count in counts.items()})
-        _add(self.takeovers, Counter(f"{seconds:.1f}" for seconds in judgement.takeovers))
+            add_counts(self.milliseconds.setdefault(name, {}), {str(took): count for took, count in counts.items()})
+        add_counts(self.takeovers, Counter(f"{seconds:.1f}" for seconds in judgement.takeovers))
         self.uploaded += record.uploaded
         self.removed += record.removed
         self.objects += judgement.objects
         self.undecided += judgement.undecided
         self.jobs += len({each.key for each in history.jobs if each.kind == "submit" and each.returned is not None})
-        _add(self.ends, Counter(end.status for end in history.ends))
-
-
-def _add(mine: dict[str, int], others: Mapping[str, int]) -> None:
-    mine.update(Counter(mine) + Counter(others))
+        add_counts(self.ends, Counter(end.status for end in history.ends))

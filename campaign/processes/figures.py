@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
@@ -47,9 +48,9 @@ class ProcessFigures(msgspec.Struct):
         self.histories += 1
         self.seconds_of_faults += record.plan.seconds
         self.seconds += seconds
-        _add(self.faults, counted(record))
-        _add(self.operations, Counter(record.counts))
-        _add(self.ends, Counter(end.status for end in record.ends))
+        add_counts(self.faults, counted(record))
+        add_counts(self.operations, Counter(record.counts))
+        add_counts(self.ends, Counter(end.status for end in record.ends))
         self.objects += judgement.objects
         self.undecided += judgement.undecided
         for deeds in record.deeds.values():
@@ -58,8 +59,9 @@ class ProcessFigures(msgspec.Struct):
         self.overlaps += len(judgement.overlaps)
         self.longest_overlap = max([self.longest_overlap, *(each.seconds for each in judgement.overlaps)])
         for kind, took in recoveries(record):
-            _add(self.recoveries.setdefault(kind, {}), Counter({f"{took:.2f}": 1}))
+            add_counts(self.recoveries.setdefault(kind, {}), Counter({f"{took:.2f}": 1}))
 
 
-def _add(mine: dict[str, int], others: Counter[str]) -> None:
-    mine.update(Counter(mine) + others)
+def add_counts(mine: dict[str, int], others: Mapping[str, int]) -> None:
+    """Add the counts of others to those in place."""
+    mine.update(Counter(mine) + Counter(others))

@@ -6,6 +6,7 @@ from collections import Counter
 
 import msgspec
 
+from campaign.processes.figures import add_counts
 from campaign.soak.drift import Sample
 
 
@@ -27,6 +28,6 @@ class SoakFigures(msgspec.Struct):
         """Add a round."""
         self.rounds += 1
         self.seconds += seconds
-        self.deeds.update(Counter(self.deeds) + counts)
+        add_counts(self.deeds, counts)
         self.samples += samples
         self.problems += problems

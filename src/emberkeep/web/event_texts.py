@@ -117,7 +117,7 @@ def event_tone(occurrence: Occurrence) -> str:
     return _TONES.get(occurrence.what, "cancelled")
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class JobLife(msgspec.Struct, frozen=True, kw_only=True):
     """What the page of a job shows of its events. ``problem``: why they cannot be read now, or ""."""
 
     timeline: Timeline
@@ -140,16 +140,16 @@ class EventTexts:
     def __init__(self, chronicle: ChronicleReader) -> None:
         self._chronicle = chronicle
 
-    async def course(self, job: JobView, identity: Identity) -> Course:
+    async def life(self, job: JobView, identity: Identity) -> JobLife:
         """Return the timeline and the newest events of a job. The page is useful without events, too."""
         try:
             stream = (await self._chronicle.read(job.job_id, Selection(limit=MOST_LISTED))).occurrences[::-1]
             leaders = () if identity.namespace else await self._leaders()
         except Unavailable as error:
-            return Course(timeline=timeline(tuple(_known_states(job))), problem=error.message)
+            return JobLife(timeline=timeline(tuple(_known_states(job))), problem=error.message)
         known = any(each.what in (What.SUBMITTED, What.STATUS) for each in stream)
         whole = stream if known else (*_known_states(job), *stream)
-        return Course(timeline=timeline(whole, leaders), newest=stream[::-1][:_ON_JOB_PAGE])
+        return JobLife(timeline=timeline(whole, leaders), newest=stream[::-1][:_ON_JOB_PAGE])
 
     async def _leaders(self) -> tuple[Occurrence, ...]:
         starts = Selection(types=frozenset({What.LEADER_STARTED}), limit=MOST_LISTED)

@@ -211,8 +211,8 @@ class _Pages:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
-        course = await self._events.course(job, identity)
-        tag = part_tag(course.timeline, course.problem)
+        life = await self._events.life(job, identity)
+        tag = part_tag(life.timeline, life.problem)
         worked = job.report.work.executors if job.report and job.report.work else ()
         lineage = Lineage(seen)
         return self.render(
@@ -225,7 +225,7 @@ class _Pages:
             may_act=may_act(identity, job),
             savepoints=savepoint_lines(savepoint_views([job]), lineage, self._sources.verifications, identity),
             origin=origin(job, lineage),
-            course=course,
+            life=life,
             timeline_tag=tag,
             knows_timeline=request.headers.get(KNOWN_HEADER) == tag,
             report=job.report,

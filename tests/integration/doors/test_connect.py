@@ -15,22 +15,12 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import Cluster
 from tests.integration.commands import SMALL, Running, Shell
 from tests.integration.conditions import DEADLINE, until
 from tests.integration.doors.connect_scripts import ASKING, NOTEBOOK, USER
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path / "site", class_archive.parent))
-    try:
-        cluster.up("--slots", "2", "--memory", "4g", *QUICK)
-        yield cluster
-    finally:
-        cluster.close()
 
 
 @contextmanager

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emberkeep.base.ids import JobId
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import Cluster
 from tests.integration.commands import SMALL, Running, Shell
 from tests.integration.conditions import DEADLINE, until
 from tools.jupyter_environment import JUPYTER
@@ -73,16 +72,6 @@ def executed(shell: Shell, name: str, *cells: dict[str, Any]) -> Running:
     path = shell.write(f"{name}.ipynb", json.dumps(notebook))
     execute = (str(python.with_name("jupyter")), "execute", "--inplace", f"--startup_timeout={DEADLINE:g}", str(path))
     return shell.start("connect", "exec", *execute)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path / "site", class_archive.parent))
-    try:
-        cluster.up("--slots", "2", "--memory", "4g", *QUICK)
-        yield cluster
-    finally:
-        cluster.close()
 
 
 def test_notebooks_go_on_after_the_driver_was_killed(cluster: Cluster) -> None:

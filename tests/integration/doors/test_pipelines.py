@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow.dataset
 import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
-from tests.integration.clusters import QUICK, Cluster
+from tests.integration.clusters import Cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
 
@@ -67,16 +65,6 @@ def end_early():
 
 threading.Thread(target=end_early, daemon=True).start()
 """
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path / "site", class_archive.parent))
-    try:
-        cluster.up("--slots", "2", "--memory", "4g", *QUICK)
-        yield cluster
-    finally:
-        cluster.close()
 
 
 class Project:

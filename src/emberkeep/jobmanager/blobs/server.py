@@ -163,6 +163,8 @@ class BlobServer:
         holders: Sequence[str] = (),
         attempt: int = NO_ATTEMPT,
     ) -> int:
+        if attempt == NO_ATTEMPT:  # else a job that runs needs it
+            self._machine.uploads.refuse_surplus(owner, (key,))
         return await self._uploads.upload(owner, key, chunks, size=size, holders=holders, attempt=attempt)
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:

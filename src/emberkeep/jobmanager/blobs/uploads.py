@@ -104,20 +104,7 @@ class BlobUploads:
         holders: Sequence[str],
         attempt: int,
     ) -> int:
-        """Store a client's BLOB. See BlobServerGateway."""
-        if attempt == NO_ATTEMPT:  # else a job that runs needs it
-            self._core.machine.uploads.refuse_surplus(owner, (key,))
-        return await self._take(owner, key, chunks, size, holders, attempt)
-
-    async def _take(
-        self,
-        owner: JobId,
-        key: BlobKey,
-        chunks: AsyncIterable[bytes],
-        size: int | None,
-        holders: Sequence[str],
-        attempt: int,
-    ) -> int:
+        """Store a BLOB. See BlobServerGateway."""
         source = Abortable(chunks)
 
         async def receive() -> int:
@@ -137,7 +124,7 @@ class BlobUploads:
             for start in range(0, len(data), CHUNK):
                 yield bytes(view[start : start + CHUNK])
 
-        await self._take(owner, key, pieces(), len(data), holders, NO_ATTEMPT)
+        await self.upload(owner, key, pieces(), size=len(data), holders=holders, attempt=NO_ATTEMPT)
         return key
 
     async def _share(self, owner: JobId, key: BlobKey, size: int) -> None:

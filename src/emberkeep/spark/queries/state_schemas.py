@@ -9,6 +9,7 @@ Source: Spark's OperatorStateMetadataV2 and StateSchemaCompatibilityChecker.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable
@@ -33,11 +34,12 @@ def refer_to_own_schemas(files: HadoopFiles, location: str, may_commit: Callable
     for operator in files.numbered(f"{location}/state"):
         directory = f"{location}/state/{operator}/_metadata/v2"
         batches = files.numbered(directory)
-        if not batches or own_schemas(files.read_text(f"{directory}/{batches[-1]}"), location) is None:
+        exists = functools.cache(files.exists)  # entries mostly name the same files
+        if not batches or own_schemas(files.read_text(f"{directory}/{batches[-1]}"), location, exists) is None:
             continue
         changed = 0
         for batch in batches:
-            text = own_schemas(files.read_text(f"{directory}/{batch}"), location, files.exists)
+            text = own_schemas(files.read_text(f"{directory}/{batch}"), location, exists)
             if text is not None:
                 may_commit()
                 files.add_log_entry(f"{directory}/{batch}", text, overwrite=True)
@@ -45,10 +47,10 @@ def refer_to_own_schemas(files: HadoopFiles, location: str, may_commit: Callable
         log.info("state schemas are the checkpoint's own now", location=location, operator=operator, entries=changed)
 
 
-def own_schemas(entry: str, location: str, exists: Callable[[str], bool] = lambda _: True) -> str | None:
+def own_schemas(entry: str, location: str, exists: Callable[[str], bool]) -> str | None:
     """Return the entry with the checkpoint's own schemas; None if nothing changes, or if it cannot be read.
 
-    Spark judges an entry that cannot be read, if it needs it.
+    ``exists``: True if there is a file at a location.     Spark judges an entry that cannot be read, if it needs it.
     """
     version, _, body = entry.partition("\n")
     try:

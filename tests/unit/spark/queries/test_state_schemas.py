@@ -19,6 +19,10 @@ SCHEMA = "state/0/_stateSchema/default/0_e334"
 FILES = cast(HadoopFiles, FilesOnDisk())
 
 
+def there_is(_: str) -> bool:
+    return True
+
+
 def entry(*paths: str) -> str:
     stores = [{"storeName": "default", "numPartitions": 2, "stateSchemaFilePaths": list(paths)}]
     body = {"operatorInfo": {"operatorId": 0}, "stateStoreInfo": stores, "operatorPropertiesJson": '{"a":"é"}'}
@@ -37,7 +41,7 @@ def checkpoint(place: Path, old: str, batches: int = 3) -> Path:
 
 
 def test_schemas_of_another_checkpoint_become_its_own() -> None:
-    assert own_schemas(entry(f"{OLD}/{SCHEMA}"), HERE) == entry(f"{HERE}/{SCHEMA}")
+    assert own_schemas(entry(f"{OLD}/{SCHEMA}"), HERE, there_is) == entry(f"{HERE}/{SCHEMA}")
 
 
 @pytest.mark.parametrize(
@@ -49,11 +53,11 @@ def test_schemas_of_another_checkpoint_become_its_own() -> None:
     ],
 )
 def test_its_own_schemas_stay_as_they_are(there: str, here: str) -> None:
-    assert own_schemas(entry(there), here) is None
+    assert own_schemas(entry(there), here, there_is) is None
 
 
 def test_a_bucket_of_another_name_is_another_place() -> None:
-    changed = own_schemas(entry(f"s3a://one/job/{SCHEMA}"), "s3a://two/job")
+    changed = own_schemas(entry(f"s3a://one/job/{SCHEMA}"), "s3a://two/job", there_is)
     assert changed == entry(f"s3a://two/job/{SCHEMA}")
 
 
@@ -63,7 +67,7 @@ def test_a_schema_that_the_checkpoint_does_not_have_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["", "v2\n{", 'v2\n{"stateStoreInfo":1}', "v2\n[]"])
 def test_what_cannot_be_read_is_left_to_spark(text: str) -> None:
-    assert own_schemas(text, HERE) is None
+    assert own_schemas(text, HERE, there_is) is None
 
 
 @pytest.mark.req("END-6")
