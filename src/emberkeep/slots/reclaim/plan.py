@@ -224,9 +224,12 @@ class _Planner:
         for job in self._jobs:
             taken, reason = book.taken[job.job_id], book.reasons.get(job.job_id)
             if reason is not None and (taken or job.capped):
-                whole = job.job_id in book.put_back or (job.put_back and not job.kept)
-                unneeded = 0 if not job.capped or (whole and job.gang) else job.leaving - book.arriving[job.job_id]
-                ceiling = job.kept + unneeded - taken
+                whole = job.job_id in book.put_back or (job.put_back and (job.gang or not job.kept))
+                if whole and job.gang:
+                    ceiling = 0  # it could do nothing with what is not needed
+                else:
+                    unneeded = job.leaving - book.arriving[job.job_id] if job.capped else 0
+                    ceiling = job.kept + unneeded - taken
                 ceilings[job.job_id] = Reclaim(ceiling=ceiling, reason=reason, whole=whole and not ceiling)
         return ReclaimPlan(ceilings, dict(book.claims), dict(book.taken))
 

@@ -225,6 +225,13 @@ class TestWholeJobs:
         assert found.ceilings[JobId("gang")].whole
         assert found.taken == {}
 
+    def test_a_gang_some_of_whose_executors_still_stay_goes_on_being_put_back_as_a_whole(self) -> None:
+        """Found by a simulated cluster: the gang kept a part, once slots for the claim were on their way."""
+        gang = job("gang", 1, staying=1, leaving=5, least=1, gang=True, priority=-100, capped=True, put_back=True)
+        waiter = job("waiter", 9, namespace="b", missing=3)
+        found = jobs_put_back(gang, waiter, guarantees={"b": 3})
+        assert (found.ceilings[JobId("gang")].ceiling, found.ceilings[JobId("gang")].whole) == (0, True)
+
     def test_within_a_namespace_only_a_job_without_any_slot_has_others_put_back(self) -> None:
         """Otherwise the other one would come first for its first slot, and slots would go to and fro."""
         low = job("low", 1, namespace="a", staying=1, least=1)
