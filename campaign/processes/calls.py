@@ -131,7 +131,7 @@ class Calls:
                     found = reply.status == 200 and bool(await reply.content.read(1000))
                     reply.close()
                     return found
-            except (aiohttp.ClientError, OSError):
+            except (Unknown, aiohttp.ClientError, OSError):
                 return False
         return False
 

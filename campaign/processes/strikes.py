@@ -42,7 +42,7 @@ class Striker:
         self._world = world
         self._clients = clients
         self._busy: set[int] = set()  # pids of drivers that a fault holds
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: list[asyncio.Task[None]] = []
         self._leader_url = ""
 
     async def play(self, faults: tuple[PlannedFault, ...], began: float) -> None:
@@ -51,9 +51,7 @@ class Striker:
         try:
             for fault in faults:
                 await asyncio.sleep(max(0.0, began + fault.at - time.monotonic()))
-                task = asyncio.create_task(self._strike(fault))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+                self._running.append(asyncio.create_task(self._strike(fault)))
             await asyncio.gather(*self._running)
         finally:
             asking.cancel()
