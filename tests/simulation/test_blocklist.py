@@ -180,15 +180,19 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         jobs = [run.cluster.submit(f"stream {n}", STREAM) for n in range(2)]
         drivers = [await running(run, job, number=1, executors=2) for job in jobs]
         masters = [run.cluster.room.drivers[driver.pid].service.master for driver in drivers]
+        number = next(each for each in (1, 2, 3) if f"tm-{each}" not in {one.owner for one in drivers})
         entry = BlockedTaskManager(
-            id="tm-2", action=EVACUATE, start_ms=run.cluster.client.machine.clock.now_ms(), causes=("no space left",)
+            id=f"tm-{number}",
+            action=EVACUATE,
+            start_ms=run.cluster.client.machine.clock.now_ms(),
+            causes=("no space left",),
         )
         masters[0].report_blocked(entry)
-        place = (TaskManagerId("tm-2"), "node-2")
+        place = (TaskManagerId(entry.id), f"node-{number}")
         await wait_for(
             run, lambda: all(m.pool.state.places.blocked.is_evacuated(*place) for m in masters), "both know it"
         )
-        await wait_for(run, lambda: not on_node(run, 2), "nobody is there")
+        await wait_for(run, lambda: not on_node(run, number), "nobody is there")
         assert run.cluster.jm_service is not None
         assert (await run.cluster.jm_service.gateway.blocklist()).entries == (entry,)
         for job, driver in zip(jobs, drivers, strict=True):

@@ -71,6 +71,12 @@ class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     checkpoints: str = ""  # directory where its state gateway finds jobs' checkpoints; "" without a gateway
     release: str = ""  # the version of Emberkeep; "" of a release that does not report it
     addresses: tuple[ResourceAddresses, ...] = ()  # of its custom resources, whose amounts are in ``total``
+    unconfirmed: tuple[InstanceId, ...] = ()  # instances since ``predecessor`` that may have registered, newest last
+
+    @property
+    def predecessors(self) -> tuple[InstanceId, ...]:
+        """The earlier instances that another process may still take for the running one."""
+        return self.unconfirmed if self.predecessor is None else (self.predecessor, *self.unconfirmed)
 
 
 class Allocation(Compatible, frozen=True, kw_only=True):

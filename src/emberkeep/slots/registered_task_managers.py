@@ -127,13 +127,13 @@ class RegisteredTaskManagers:
     def _check_successor(member: Member, new: TaskManagerInfo) -> None:
         """Raise Conflict if a process claims the id of a registered task manager that has not provably ended.
 
-        The proof is the old instance's name: only the next process in the same working directory knows it. No proof is
+        The proof is the old instance's name: only later processes in the same working directory know it. No proof is
         needed while the registered task manager is away.
         """
         old = member.info
-        if member.away or new.predecessor == old.instance:
+        if member.away or old.instance in new.predecessors:
             return
-        if old.predecessor == new.instance:
+        if new.instance in old.predecessors:
             raise _outdated(old.id)
         raise Conflict(
             f"the id of task manager {old.id} is in use by {_process(old)}, so {_process(new)} cannot register with it",

@@ -30,12 +30,13 @@ class AgentRecord(Compatible, frozen=True, kw_only=True):
     """A task manager's record.
 
     ``instance``: the newest instance of this task manager that another process knows of; the next instance takes over
-    its slots.
+    its slots. ``unconfirmed``: later instances that may have registered without learning of it, newest last.
     """
 
     instance: InstanceId
     table: TableRecord
     outcomes: tuple[OutcomeRecord, ...] = ()
+    unconfirmed: tuple[InstanceId, ...] = ()
 
 
 def encode(record: AgentRecord, over: bytes | None = None) -> bytes:

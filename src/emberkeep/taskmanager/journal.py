@@ -26,6 +26,7 @@ class Journal:
         self._newest: AgentRecord | None = None
         self._put = 0  # number of the newest state that was put
         self._written = 0  # number of the newest state on disk
+        self._tried = 0  # number of the newest state whose write has succeeded or failed
         self._due = asyncio.Event()
         self._progress = asyncio.Condition()
         self.problem = ""  # why the last write failed; empty if it succeeded
@@ -60,6 +61,12 @@ class Journal:
         async with self._progress:
             await self._progress.wait_for(lambda: self._written >= wanted)
 
+    async def tried(self) -> None:
+        """Return once all records that were put before this call, or newer ones, are on disk or a write has failed."""
+        wanted = self._put
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._tried >= wanted)
+
     async def run(self) -> None:
         """Write new records until cancelled. A failed write is repeated; ``settled`` waits until it succeeds."""
         while True:
@@ -76,9 +83,14 @@ class Journal:
         except EmberkeepError as error:
             log.error("cannot write the record of slots; trying again", reason=str(error))
             self.problem = str(error)
+            await self._note_tried(number)
             await asyncio.sleep(RETRY_PAUSE)
             return
         self.problem = ""
+        self._written = number
+        await self._note_tried(number)
+
+    async def _note_tried(self, number: int) -> None:
         async with self._progress:
-            self._written = number
+            self._tried = number
             self._progress.notify_all()

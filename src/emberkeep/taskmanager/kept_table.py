@@ -15,6 +15,10 @@ from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.journal import Journal
 from emberkeep.taskmanager.ports import DriverKey
 
+UNCONFIRMED = (
+    16  # instances in a record that may have registered: this many would have to die within a heartbeat timeout
+)
+
 
 class TableEffects(Protocol):
     """The actor that carries out the decisions of the slot table."""
@@ -30,7 +34,7 @@ class KeptTable:
     """The slot table, and the outcomes of the drivers that it lists as ended. Belongs to the turns of one actor.
 
     After each decision the journal has a record of both. ``instance`` is this process; the record names the newest
-    instance that another process knows of.
+    instance that another process knows of, and those since then that it may know of.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class KeptTable:
         self._actor = actor
         self._instance = instance
         self._known = instance
+        self._unconfirmed: tuple[InstanceId, ...] = ()
 
     def decide(self, event: ev.TableEvent) -> list[ev.TableEffect]:
         """Let the slot table decide on an event; carry out the effects and return them. Raises Conflict, RetryLater."""
@@ -62,13 +67,14 @@ class KeptTable:
 
     def instance_known(self) -> None:
         """Note that another process knows of this instance. The next record names it."""
-        self._known = self._instance
+        self._known, self._unconfirmed = self._instance, ()
 
     def restore(self, earlier: AgentRecord) -> None:
         """Continue from the record of the previous task manager process."""
         limits = self.table.state.limits
         self.table = SlotTable(restore_table(limits, earlier.table, self._clock.monotonic()))
         self._known = earlier.instance
+        self._unconfirmed = (*earlier.unconfirmed, self._instance)[-UNCONFIRMED:]
         for record in earlier.outcomes:
             self.outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
 
@@ -82,4 +88,11 @@ class KeptTable:
             OutcomeRecord(job_id=key.job_id, attempt=key.attempt, outcome=outcome)
             for key, outcome in self.outcomes.items()
         )
-        self.journal.put(AgentRecord(instance=self._known, table=record_table(self.table.state), outcomes=outcomes))
+        self.journal.put(
+            AgentRecord(
+                instance=self._known,
+                table=record_table(self.table.state),
+                outcomes=outcomes,
+                unconfirmed=self._unconfirmed,
+            )
+        )

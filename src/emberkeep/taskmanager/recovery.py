@@ -24,9 +24,13 @@ GONE = "ended, or was not started yet, while its task manager was away"
 
 @dataclass(frozen=True)
 class Recovered:
-    """What was taken over. ``predecessor``: None if there was no record. ``adopted``: number of live processes."""
+    """What was taken over. ``adopted``: number of live processes.
+
+    ``predecessor``, ``unconfirmed``: see TaskManagerInfo; without a record they are None and empty.
+    """
 
     predecessor: InstanceId | None
+    unconfirmed: tuple[InstanceId, ...]
     adopted: int
 
 
@@ -58,7 +62,8 @@ async def recover(kept: KeptTable, launcher: Launcher, listeners: Sequence[Alloc
     for process in processes:
         _found(kept, process, adopted.alive.get(process), adopted.outcomes)
     kept.keep()
-    return Recovered(None if earlier is None else earlier.instance, len(adopted.alive))
+    alive = len(adopted.alive)
+    return Recovered(None, (), alive) if earlier is None else Recovered(earlier.instance, earlier.unconfirmed, alive)
 
 
 def _found(kept: KeptTable, key: ProcessKey, pid: int | None, outcomes: Mapping[DriverKey, AttemptOutcome]) -> None:

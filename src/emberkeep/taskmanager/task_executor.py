@@ -8,6 +8,7 @@ from there.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -72,7 +73,7 @@ class TaskExecutor(Actor):
         self.emptied = asyncio.Event()
         self._launcher = ports.launcher
         self._listeners = ports.listeners
-        self._tick_interval = configuration[HEARTBEAT_INTERVAL] / TICKS_PER_HEARTBEAT
+        self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
         self._kept = KeptTable(_limits(configuration, info), info.instance, self.journal, system.clock, self)
         self._processes = Processes(
             ports.launcher,
@@ -108,13 +109,25 @@ class TaskExecutor(Actor):
         """
         recovered = await recover(self._kept, self._launcher, self._listeners)
         if recovered.predecessor is not None:
-            self.info = msgspec.structs.replace(self.info, predecessor=recovered.predecessor)
+            self.info = msgspec.structs.replace(
+                self.info, predecessor=recovered.predecessor, unconfirmed=recovered.unconfirmed
+            )
             self.link.info = self._offers.info = self.info
         self._follower.adopted = recovered.adopted
         self.start_effect("journal", self.journal.run(), deadline=None)
-        self.start_effect("job-manager-link", self.link.run(), deadline=None)
+        self.start_effect("job-manager-link", self._follow_job_manager(), deadline=None)
         self.start_effect("ticks", self._tick(), deadline=None)
         await super().run()
+
+    async def _follow_job_manager(self) -> None:
+        """Register, and report until cancelled.
+
+        First the record names this instance, so that the next process can prove to be its successor. A disk that fails
+        or hangs does not keep the task manager away.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.journal.tried(), self._heartbeat_interval)
+        await self.link.run()
 
     @asked
     def serve(self, order: Order) -> Message:
@@ -128,7 +141,7 @@ class TaskExecutor(Actor):
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(self._tick_interval)
+            await asyncio.sleep(self._heartbeat_interval / TICKS_PER_HEARTBEAT)
             await self.ask(partial(self._kept.decide, ev.Tick()))
 
     # --- processes ----------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Damaged
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, decode_owner, encode_owner
 from emberkeep.base.identity import Role
-from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.processes.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.chronicle.lines import decode_line, encode_line
@@ -115,6 +115,9 @@ RESULT_IN_A_FILE: ResultNode = msgspec.structs.replace(
 RESULT_THAT_KEEPS_DATA: ResultNode = msgspec.structs.replace(samples.ZOOKEEPER_NODES["result"], result=KEPT_RESULT)
 SLOTS: AgentRecord = msgspec.structs.replace(
     samples.AGENT_RECORD, table=msgspec.structs.replace(samples.AGENT_RECORD.table, lineage="of-the-store")
+)
+SLOTS_OF_UNHEARD_LIVES: AgentRecord = msgspec.structs.replace(
+    SLOTS, unconfirmed=(InstanceId("life-3"), InstanceId("life-4"))
 )
 GPUS = ResourceAddresses(name="gpu", addresses=("0", "1"))
 _TABLE = samples.AGENT_RECORD.table
@@ -473,6 +476,11 @@ FORMATS = {
         lambda path: SlotsFile(path).store(SLOTS_WITH_RESOURCES),
         lambda path: SlotsFile(path).load(),
         SLOTS_WITH_RESOURCES,
+    ),
+    "slots-of-unheard-lives.record": Format(
+        lambda path: SlotsFile(path).store(SLOTS_OF_UNHEARD_LIVES),
+        lambda path: SlotsFile(path).load(),
+        SLOTS_OF_UNHEARD_LIVES,
     ),
     "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
     "spec-with-encryption.record": Format(lambda path: write_spec(path, ENCRYPTED_SPEC), read_spec, ENCRYPTED_SPEC),

@@ -229,7 +229,6 @@ def test_an_executor_that_a_restarted_task_manager_has_never_heard_of_is_request
 def test_an_instance_is_over_for_as_long_as_its_messages_may_be_late() -> None:
     lives = TaskManagerLives(late=10.0)
     assert not lives.is_over(FIRST.instance, 0.0)
-    lives.end(None, 0.0)
     lives.end(FIRST.instance, 0.0)
     assert lives.is_over(FIRST.instance, 9.9)
     assert not lives.is_over(FIRST.instance, 10.0), "so it is alive"

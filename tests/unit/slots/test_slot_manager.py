@@ -290,6 +290,17 @@ class TestAccounts:
         with pytest.raises(Conflict, match="its previous instance"):
             rig.slots.task_managers.register(old, HeldReport(9), 0.0)
 
+    def test_a_new_life_replaces_one_that_never_learned_that_it_has_registered(self, rig: Rig) -> None:
+        old = rig.add("tm-1")
+        first, second, third = (InstanceId(f"tm-1/{number}") for number in (2, 3, 4))
+        unheard = info("tm-1", instance=second, predecessor=old.instance, unconfirmed=(first,))
+        rig.slots.task_managers.register(unheard, HeldReport(1), 0.0)
+        new = info("tm-1", instance=third, predecessor=old.instance, unconfirmed=(first, second))
+        assert rig.slots.task_managers.register(new, HeldReport(1), 0.0) == (unheard, ())
+        for over in (first, second):
+            with pytest.raises(Conflict, match="its previous instance"):
+                rig.slots.task_managers.register(info("tm-1", instance=over), HeldReport(9), 0.0)
+
     @pytest.mark.req("SAFE-16")
     @pytest.mark.parametrize("host", ["tm-1", "elsewhere"])
     @pytest.mark.parametrize("predecessor", [None, "tm-1/0"])

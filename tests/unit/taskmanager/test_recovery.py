@@ -12,6 +12,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import (
     AttemptKey,
+    Message,
     OfferSlots,
     OfferSlotsReply,
     ProcessState,
@@ -22,6 +23,7 @@ from emberkeep.protocol.messages import (
     TaskManagerHeartbeatReply,
 )
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.taskmanager.agent_record import decode
 from emberkeep.taskmanager.ports import ExecutorKey
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
@@ -369,6 +371,52 @@ def test_a_life_that_nobody_heard_of_is_skipped(run: Run) -> None:
         offer = await restarted(bench)
         assert offer.task_manager.instance == InstanceId("life-3")
         assert offer.task_manager.predecessor == InstanceId("life-1")
+        assert offer.task_manager.unconfirmed == (InstanceId("life-2"),), "its registration may have arrived"
+        again = await restarted(bench)
+        assert again.task_manager.predecessor == InstanceId("life-3")
+        assert again.task_manager.unconfirmed == ()
+
+    run(story)
+
+
+@pytest.mark.parametrize("lives", [1, 2, 3])
+def test_a_life_whose_registration_has_arrived_is_on_disk_by_then(run: Run, lives: int) -> None:
+    async def story(bench: Bench) -> None:
+        bench.store.seconds = INTERVAL / 2
+        known: list[tuple[InstanceId, ...]] = []
+
+        def note(_: Message) -> Message:
+            record = decode(bench.store.data or b"", where="memory")
+            known.append((record.instance, *record.unconfirmed))
+            raise RetryLater("the reply is lost")
+
+        answer = bench.job_manager.answers[RegisterTaskManager]
+        bench.job_manager.answers[RegisterTaskManager] = note
+        await bench.crash()
+        bench.store.data = None
+        for _ in range(lives):
+            known.clear()
+            unheard = asyncio.create_task(bench.restart())
+            await bench.until(lambda: known != [])
+            assert InstanceId(f"life-{bench.lives}") in known[-1]
+            unheard.cancel()
+            await asyncio.gather(unheard, return_exceptions=True)
+            await bench.crash()
+        bench.job_manager.answers[RegisterTaskManager] = answer
+        await bench.restart()
+        info = bench.job_manager.asked(RegisterTaskManager)[-1].info
+        assert info.predecessors == tuple(InstanceId(f"life-{number + 2}") for number in range(lives))
+
+    run(story)
+
+
+@pytest.mark.parametrize("problem", [None, Unavailable("the disk is full")])
+def test_a_disk_that_hangs_or_fails_does_not_keep_a_task_manager_away(run: Run, problem: EmberkeepError | None) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.crash()
+        bench.store.seconds, bench.store.problem = (1000.0 if problem is None else 0.0), problem
+        await bench.restart()
+        assert bench.job_manager.asked(RegisterTaskManager)[-1].info.instance == InstanceId("life-2")
 
     run(story)
 

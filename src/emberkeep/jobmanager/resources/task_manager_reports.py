@@ -98,7 +98,7 @@ class TaskManagerReports:
         log.info("task manager was restarted", task_manager=info.id, host=info.host)
         self._note(What.TASK_MANAGER_REGISTERED, info, "was restarted")
         before = self.registrations.get(info.id)
-        if before is not None and info.predecessor == before.info.instance:
+        if before is not None and before.info.instance in info.predecessors:
             self._announcer.vanished(before.info, before.report.drivers, report.drivers)
         self._note_lost([replaced])
 

@@ -31,7 +31,8 @@ class Offers:
         pool, info = self._pool, event.task_manager
         if pool.lives.is_over(info.instance, now):
             return []  # a late message, unless it is repeated
-        pool.lives.end(info.predecessor, now)
+        for instance in info.predecessors:
+            pool.lives.end(instance, now)
         found = {executor.allocation_id: executor for executor in event.executors}
         accepted: list[AllocationId] = []
         later: list[AllocationId] = []

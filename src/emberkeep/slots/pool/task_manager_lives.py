@@ -58,11 +58,10 @@ class TaskManagerLives:
         over_at = self._over.get(instance)
         return over_at is not None and now - over_at < self._late
 
-    def end(self, instance: InstanceId | None, now: float) -> None:
+    def end(self, instance: InstanceId, now: float) -> None:
         """Note that a later instance has taken over from this one."""
-        if instance is not None:
-            self._over.pop(instance, None)
-            remember(self._over, instance, now, REMEMBERED)
+        self._over.pop(instance, None)
+        remember(self._over, instance, now, REMEMBERED)
 
     def forget(self, instance: InstanceId) -> None:
         """Stop watching an instance that no longer holds a slot."""
