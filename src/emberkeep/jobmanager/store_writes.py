@@ -89,21 +89,13 @@ class StoreWrites:
         except Conflict:  # an earlier try has written it, or another JobManager is the leader
             await self.read("cannot confirm who is the leader", self._store.confirm)
 
-    async def record_cancel(self, job_id: JobId) -> None:
-        """Write the cancellation, with at most SUBMISSION_TRIES tries.
+    async def record_cancel(self, job_id: JobId, give_up: GiveUp) -> bool:
+        """Write the cancellation. Return True if it was written. ``give_up``: see ``_offer``.
 
-        Raises Absent (the job has ended), Conflict (another JobManager is the leader), RetryLater, UnknownOutcome,
-        Fatal.
+        Raises Absent (the job has ended), Conflict (another JobManager is the leader).
         """
-        tries = 0
-        while True:
-            try:
-                return await self._store.record_cancel(job_id)
-            except (RetryLater, UnknownOutcome, Fatal) as error:
-                tries += 1
-                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
-                    raise
-                await self._pause(f"the cancellation of job {job_id} is not stored", tries, error)
+        what = f"the cancellation of job {job_id} is not stored"
+        return await self._offer_record(what, _CANCEL_AGAIN, lambda: self._store.record_cancel(job_id), give_up)
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest, give_up: GiveUp) -> bool:
         """Write the request to the job. Return True if it was written. ``give_up``: see ``_offer``.
@@ -281,6 +273,7 @@ def _no_longer_leader(error: EmberkeepError) -> RetryLater:
     return RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
 
 
+_CANCEL_AGAIN = "the job may still be cancelled: look at it, or cancel it again"
 _LOOK = "the change may still take effect: check the blocklist before you try again"
 _SAME_UPGRADE = "the upgrade may go on: `emberkeep upgrade JOB` shows it"
 _SAME_TRIGGER = "the request may be durable: send it again with the same trigger id to find out"

@@ -107,6 +107,25 @@ def test_a_cancellation_is_answered_when_it_is_durable_and_not_before() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_cancellation_that_may_be_stored_is_not_called_refused_and_takes_effect() -> None:
+    """Found by a campaign: the caller got 503, the job continued, and the next leader cancelled it."""
+
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await cluster.add()
+            await cluster.run_job()
+            store.before["record_cancel"] = [UnknownOutcome("no answer"), *[RetryLater("ZooKeeper is away")] * 9]
+            with pytest.raises(UnknownOutcome, match="ZooKeeper is away"):
+                await service.gateway.cancel(JOB)
+            await cluster.reaches(JOB, JobStatus.CANCELLING)
+            cluster.task_managers[0].exits(JOB, 1, KILLED)
+            await cluster.reaches(JOB, JobStatus.CANCELED)
+
+    in_virtual_time(scenario)
+
+
 def test_a_hundred_submissions_at_once() -> None:
     async def scenario() -> None:
         store = FailingStore()

@@ -48,20 +48,18 @@ class Cancellations(ActorPart):
         return answer
 
     async def _record(self, job_id: JobId, grace: float | None, by: str, answer: asyncio.Future[None]) -> None:
+        def give_up(error: EmberkeepError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
         try:
-            await self._writes.record_cancel(job_id)
+            if not await self._writes.record_cancel(job_id, give_up):
+                return
         except Absent:
             log.info("job ended before it could be canceled", job=job_id)
         except Conflict as error:  # another JobManager is the leader
-            if not answer.done():
-                answer.set_exception(
-                    RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again")
-                )
+            give_up(RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again"))
             raise
-        except EmberkeepError as error:
-            if not answer.done():
-                answer.set_exception(error)
-            return
         self.tell(partial(self._recorded, job_id, grace, by, answer))
 
     def _recorded(self, job_id: JobId, grace: float | None, by: str, answer: asyncio.Future[None]) -> None:
