@@ -55,6 +55,15 @@ def gateway_uri(gateway: str, job_id: JobId, location: str, own_root: str) -> st
     return f"{base}/{_AT}{encoded}"
 
 
+def state_path(location: str, own_root: str) -> StatePath:
+    """Return the state path of a durable location: what ``resolve`` makes of its URI. Raises InvalidInput."""
+    wanted, own = durable_location(location), durable_location(own_root)
+    below = _below(wanted, own)
+    if below is not None and below.isascii():
+        return StatePath(root=own, name=below)
+    return StatePath(root=wanted, name="")
+
+
 def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
     """Return the state path that a path at the gateway stands for, for a process of ``job_id``.
 

@@ -5,17 +5,18 @@
 - If an executor or a whole attempt ends by itself, its copies are *left behind*: the next executor or attempt may come
   back to this node. The first slots that the job gets here take them over.
 - Copies that no slot claims in time after a restart of the task manager are dropped (LOC-5).
+- Copies that were made for a job's reserved standby belong to it until the job has a slot here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.local_state.model import CopyRecord, disk_bytes
+from emberkeep.local_state.model import STANDBY, CopyRecord, disk_bytes
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
@@ -104,6 +105,19 @@ class Ownership:
         """Drop all copies of a job that is no longer on this node."""
         self._jobs.pop(job_id, None)
         return (DropJob(job_id),)
+
+    def reserved(self, jobs: Collection[JobId], now: float) -> tuple[Effect, ...]:
+        """Note which jobs have their reserved standby here: copies are made for it.
+
+        The first slot that the job gets takes them over. Copies of a standby that is no longer here wait for a slot as
+        those of an earlier task manager process do: the next attempt may be about to begin.
+        """
+        for job_id in jobs:
+            self._jobs.setdefault(job_id, _Job()).left[STANDBY] = None
+        for job_id, job in self._jobs.items():
+            if job_id not in jobs and job.left.get(STANDBY, now) is None:
+                job.left[STANDBY] = now + self._claim_timeout
+        return ()
 
     def expired(self, now: float) -> tuple[Effect, ...]:
         """Drop copies that no slot has claimed in time."""

@@ -16,6 +16,10 @@ DRIVER = AllocationId("")
 """Stands for the allocation of a job's driver, which lives in no slot. No copies are kept for it."""
 
 
+STANDBY = AllocationId("0" * 32)
+"""Stands for a job's reserved standby: owns the copies that were made before the job has a slot on the node."""
+
+
 class Caller(Compatible, frozen=True, kw_only=True):
     """The job, attempt and allocation for which a process asks the gateway.
 

@@ -15,6 +15,7 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.local_state.model import Holding, StatePath
 
 DEFAULT_STORE = "default"  # name of a partition's only store
+_COMPLETE = 2  # a copy with at least half of the bytes of the largest one lacks nothing that a start needs
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
@@ -45,10 +46,16 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's state on the nodes. ``nodes``: best first."""
+    """A partition's state on the nodes. ``nodes``: best first. ``equal``: how many of the first ones are as good."""
 
     stores: frozenset[str]
     nodes: tuple[TaskManagerId, ...]
+    equal: int = 1
+
+    @property
+    def best(self) -> tuple[TaskManagerId, ...]:
+        """The nodes from which the state can be read equally well."""
+        return self.nodes[: self.equal]
 
 
 def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, HeldPartition]:
@@ -64,15 +71,19 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
             stores.setdefault(partition, set()).add(store)
             version, size = scores.setdefault(partition, {}).get(node, (0, 0))
             scores[partition][node] = (max(version, holding.newest_version), size + holding.size)
-    # The newest version is on the node that last ran the partition. Of equal nodes, the one that holds more bytes has
-    # to fetch fewer.
-    return {
-        partition: HeldPartition(
-            stores=frozenset(stores[partition]),
-            nodes=tuple(sorted(by_node, key=lambda node: (*(-number for number in by_node[node]), node))),
-        )
-        for partition, by_node in scores.items()
-    }
+    return {partition: _held(frozenset(stores[partition]), by_node) for partition, by_node in scores.items()}
+
+
+def _held(stores: frozenset[str], by_node: Mapping[TaskManagerId, tuple[int, int]]) -> HeldPartition:
+    """``by_node``: the newest version on each node, and the bytes that it holds.
+
+    The newest version is on the node that last ran the partition, and on that of a reserved standby, which copies what
+    a start needs and nothing older. A node with much less than another one would have to fetch files.
+    """
+    nodes = tuple(sorted(by_node, key=lambda node: (*(-number for number in by_node[node]), node)))
+    newest, most = by_node[nodes[0]]
+    equal = sum(version == newest and _COMPLETE * size >= most for version, size in by_node.values())
+    return HeldPartition(stores=stores, nodes=nodes, equal=equal)
 
 
 class Awaited(enum.Enum):
@@ -94,7 +105,7 @@ def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Col
     if len(surveyed) >= survey.wanted:
         return Awaited.NONE
     served = {place.task_manager for place in surveyed}
-    if any(held.nodes[0] not in served for held in partitions):
+    if any(served.isdisjoint(held.best) for held in partitions):
         return Awaited.NEAR
     if len(survey.executors) >= survey.wanted:
         return Awaited.NONE
@@ -145,8 +156,8 @@ def place(
     for partition, held in sorted(partitions.items(), key=lambda item: item[0]):
         if settled.get(partition) in usable:
             continue
-        for node in held.nodes:
-            near = [one for one in usable.values() if one.task_manager == node]
+        for nodes in (held.best, *((node,) for node in held.nodes[held.equal :])):
+            near = [one for one in usable.values() if one.task_manager in nodes]
             if near:
                 break
         else:

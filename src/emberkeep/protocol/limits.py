@@ -15,4 +15,5 @@ SPARK_UI_PAGE_BYTES = 1024**3  # all pieces of a page
 LEFT_JOBS = 256  # jobs in one TaskManager report for which it asks whether their remaining data can be deleted
 SEEN_JOBS = 1_000  # jobs whose newest attempt a TaskManager reports at its registration
 RESERVED_GRAPHS = 4  # reserved standbys that come with their job graphs in one heartbeat reply
+RESERVED_CHECKPOINTS = 64  # checkpoint locations of a job that come with its reserved standby
 LOCAL_STATE_JOBS = 256  # jobs whose local state a TaskManager reports: those with the most

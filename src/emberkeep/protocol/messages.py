@@ -144,6 +144,7 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped because their durable file no longer exists
     fenced: int = 0  # refused requests of attempts that are over
+    standby_bytes: int = 0  # copied from the durable store for reserved standbys
 
 
 class StandbyReport(Message, frozen=True, kw_only=True):
@@ -232,10 +233,14 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
 
 
 class ReservedStandby(Message, frozen=True, kw_only=True):
-    """A standby driver that is reserved for a job. ``graph``: None if the TaskManager's report lists the job."""
+    """A standby driver that is reserved for a job. ``graph``: None if the TaskManager's report lists the job.
+
+    ``checkpoints``: durable locations of the job's streaming queries, at most RESERVED_CHECKPOINTS.
+    """
 
     job_id: JobId
     graph: JobGraph | None = None
+    checkpoints: tuple[str, ...] = ()
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):

@@ -72,6 +72,7 @@ class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
     evictions: int
     purged: int
     fenced: int
+    standby_bytes: int = 0  # copied from the durable store for reserved standbys
 
 
 class EvacuationInfo(Kebab, frozen=True, kw_only=True):

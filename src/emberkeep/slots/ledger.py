@@ -307,6 +307,7 @@ class JobAccount:
     last_place: TaskManagerId | None = None  # where its newest driver ran
     last_node: str = ""  # the node of ``last_place``
     streams: int = 0  # the newest attempt that has run a streaming query
+    checkpoints: tuple[str, ...] = ()  # durable locations of the streaming queries of the attempt ``streams``
     standby_on: Member | None = None  # keeps its reserved standby
 
     @property

@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.machine import DropAllocation, DropJob, HandOver, Ownership, evictions
-from emberkeep.local_state.model import CopyRecord, StatePath
+from emberkeep.local_state.model import STANDBY, CopyRecord, StatePath
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
 A, B, C, D = (AllocationId(digit * 32) for digit in "abcd")
@@ -37,6 +37,30 @@ def test_the_next_attempt_takes_over_what_the_last_one_left(ownership: Ownership
     assert ownership.held == {(OTHER, C), (JOB, C), (JOB, D)}
     assert ownership.forgotten(JOB) == (DropJob(JOB),)
     assert ownership.held == {(OTHER, C)}
+
+
+def test_the_first_slot_takes_over_what_was_copied_for_the_reserved_standby(ownership: Ownership) -> None:
+    assert ownership.reserved({JOB}, 0.0) == ()
+    assert ownership.held == frozenset(), "no executor writes for it"
+    assert ownership.orphans([(JOB, STANDBY), (OTHER, STANDBY)]) == (DropAllocation(OTHER, STANDBY),)
+    assert ownership.expired(10 * TIMEOUT) == ()
+    assert ownership.begun(JOB, A) == (HandOver(JOB, STANDBY, A),)
+    ownership.reserved({JOB}, 0.0)
+    assert ownership.orphans([(JOB, STANDBY)]) == (), "copies go on"
+
+
+def test_copies_of_a_standby_that_is_elsewhere_wait_for_the_next_attempt(ownership: Ownership) -> None:
+    ownership.reserved({JOB, OTHER}, 0.0)
+    ownership.reserved({OTHER}, 5.0)
+    ownership.reserved({OTHER}, 50.0)
+    assert ownership.expired(5.0 + TIMEOUT - 0.1) == ()
+    assert ownership.expired(5.0 + TIMEOUT) == (DropAllocation(JOB, STANDBY),)
+
+
+def test_copies_of_a_standby_that_comes_back_stay(ownership: Ownership) -> None:
+    ownership.found([(JOB, STANDBY)], 0.0)
+    ownership.reserved({JOB}, 1.0)
+    assert ownership.expired(10 * TIMEOUT) == ()
 
 
 def test_what_a_slot_took_over_and_its_job_did_not_use_goes_to_the_next(ownership: Ownership) -> None:

@@ -61,6 +61,30 @@ def test_the_newest_version_decides_and_between_equals_the_larger_part() -> None
     assert found == {Partition(0, 0): on(B, A), Partition(0, 1): on(B, A), Partition(1, 0): on(A)}
 
 
+def test_nodes_with_the_newest_version_and_about_as_much_of_it_are_equally_good() -> None:
+    found = held_partitions(
+        survey(
+            a=(held("query-x/state/0/0", 9, 900), held("query-x/state/0/1", 9, 900), held("query-x/state/0/2", 9, 7)),
+            b=(held("query-x/state/0/0", 9, 450), held("query-x/state/0/1", 9, 449), held("query-x/state/0/2", 8, 7)),
+        ),
+        CHECKPOINT,
+    )
+    assert {partition.number: one.best for partition, one in found.items()} == {0: (A, B), 1: (A,), 2: (A,)}
+
+
+def test_partitions_are_shared_out_among_equally_good_nodes() -> None:
+    both = HeldPartition(stores=frozenset({"default"}), nodes=(A, B, C), equal=2)
+    partitions = {Partition(0, number): both for number in range(4)}
+    assert ids(place(partitions, (executor(1, A), executor(2, B), executor(3, C)), {})) == {
+        0: "1",
+        1: "2",
+        2: "1",
+        3: "2",
+    }
+    assert ids(place(partitions, (executor(3, C),), {})) == dict.fromkeys(range(4), "3")
+    assert awaited(survey(executor(2, B), wanted=2), [both], frozenset({ExecutorId("2")})) is Awaited.OTHERS
+
+
 def test_all_stores_of_a_partition_count_as_one() -> None:
     left, right = "query-x/state/0/3/left-keyToNumValues", "query-x/state/0/3/right-keyToNumValues"
     found = held_partitions(survey(a=(held(left, 5), held(right, 5)), b=(held(left, 6),)), CHECKPOINT)

@@ -143,7 +143,14 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
         blobs,
         libraries,
         gateway,
-        ProcessLauncher(node, supervisor, libraries, gateway, _standby_pool(configuration)),
+        ProcessLauncher(
+            node,
+            supervisor,
+            libraries,
+            gateway,
+            _standby_pool(configuration),
+            follow=None if gateway is None else gateway.follow,
+        ),
     )
 
 

@@ -25,7 +25,7 @@ from emberkeep.daemons.taskmanager.process_ends import ProcessEnds
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
-from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
+from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
 from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
@@ -47,6 +47,7 @@ from emberkeep.taskmanager.ports import (
     ProcessKey,
     StartedProcess,
 )
+from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 log = structlog.get_logger(__name__)
 
@@ -65,17 +66,23 @@ class ProcessLauncher:
         environment: ProcessEnvironment | None = None,
         pool: StandbyPool | None = None,
         make_standby: MakeStandby | None = None,
+        *,
+        follow: Callable[[tuple[FollowedJob, ...]], None] | None = None,
     ) -> None:
         """``environment`` adds variables to each process; None adds none.
 
         ``pool``: standby processes to keep; None keeps none. ``make_standby``: None makes Spark's.
+
+        ``follow``: copies the state of jobs with reserved standbys, and of no others; None copies none.
         """
         self._root = node.directory
         self._users = node.users
+        self._configuration = node.configuration
         self._places = ProcessPlaces(node.directory)
         self._supervisor = supervisor
         self._files = ProcessFiles(self._places, libraries, node.users)
         self._starts = ProcessStarts(node, self._places, environment)
+        self._follow = follow
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
@@ -226,6 +233,13 @@ class ProcessLauncher:
             if job is not None:
                 jobs[each.job_id] = job
         self.standbys.reserve(jobs)
+        if self._follow is not None:
+            found = [
+                followed_job(jobs[each.job_id].graph, each.checkpoints, self._configuration, self._users)
+                for each in reserved
+                if each.job_id in jobs
+            ]
+            self._follow(tuple(job for job in found if job is not None))
 
     def _reserved_profile(self, graph: JobGraph) -> StandbyProfile | str:
         try:

@@ -1,9 +1,13 @@
-"""The profiles of the processes that jobs ask for: what a standby process must have from its start."""
+"""What standby processes must have from their start, by what jobs ask for, and whose state is copied for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from emberkeep.base.configuration.options import LOCAL_RECOVERY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.jobs.model import JobGraph
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.spark.errors import InvalidSparkConfiguration
@@ -11,6 +15,7 @@ from emberkeep.spark.jvm.configuration import memory_mb, split_options
 from emberkeep.spark.jvm.driver_command import read_defaults
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.standby.executor_jvm import job_options
+from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 _PROPERTY = "-D"
 _PLACEHOLDER = "{{"  # for an id that no other executor has
@@ -39,6 +44,21 @@ def executor_profile(launch: ExecutorLaunch) -> StandbyProfile | str:
     if any(_PLACEHOLDER in option for option in launch.java_options):
         return "its Java options name the application or the executor"
     return _profile(StandbyKind.EXECUTOR, launch.heap_mb, job_options(launch))
+
+
+def followed_job(
+    graph: JobGraph, checkpoints: tuple[str, ...], configuration: Configuration, users: JobUsers
+) -> FollowedJob | None:
+    """Return the job whose state is copied for its reserved standby; None if it has no local state, or no user here.
+
+    ``configuration``: the task manager's. ``checkpoints``: durable locations of the job's queries.
+    """
+    try:
+        keeps_copies = configuration.with_texts(graph.options, "job")[LOCAL_RECOVERY]
+        user = users.of(graph.namespace)
+    except (Fatal, InvalidInput):
+        return None
+    return FollowedJob(graph.job_id, checkpoints, None if user is None else user.uid) if keeps_copies else None
 
 
 def _profile(kind: StandbyKind, heap_mb: int, options: tuple[str, ...]) -> StandbyProfile | str:

@@ -57,6 +57,7 @@ from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Messag
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 from emberkeep.taskmanager.state_gateway.roots import OpenState
+from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob, StandbyCopies
 from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
 from emberkeep.taskmanager.state_gateway.user_state import UserState
 
@@ -118,6 +119,7 @@ class StateGatewayLink:
         self,
         gateway: StateGateway,
         upkeep: StateUpkeep,
+        standby_copies: StandbyCopies,
         secret: bytes,
         port: BoundPort,
         encryption: GatewayEncryption | None,
@@ -127,11 +129,17 @@ class StateGatewayLink:
         self.port = port
         self._encryption = encryption
         self._gateway = gateway
+        self._standby_copies = standby_copies
         self._secret = secret
 
     def environ(self, caller: Caller) -> dict[str, str]:
         trust = {} if self._encryption is None else {TRUST_VARIABLE: str(self._encryption.truststore)}
         return {GATEWAY_VARIABLE: self.port.address, CREDENTIAL_VARIABLE: credential(self._secret, caller), **trust}
+
+    def follow(self, jobs: tuple[FollowedJob, ...]) -> None:
+        """Copy the state of the jobs that have their reserved standby here, and of no others."""
+        self.upkeep.standbys_reserved({job.job_id for job in jobs})
+        self._standby_copies.follow(jobs)
 
     async def serve(self, request: Message) -> Message:
         """See RpcService. Raises Conflict, InvalidInput."""
@@ -200,16 +208,18 @@ async def state_gateway_link(
         records = await asyncio.to_thread(gateway.disk.open_copies)
         upkeep = StateUpkeep(gateway, system.clock)
         upkeep.opened(records)
+        standby_copies = StandbyCopies(gateway)
         url = f"{'http' if encryption is None else 'https'}://{port.address}"
         web = WebHdfs(gateway, lambda text: caller_of(secret, text), url)
         stack.callback(web.close)
         server = await serve_http(web.application(), port, None if encryption is None else encryption.context)
         stack.push_async_callback(server.close)
         services.start("state gateway", upkeep.run())
+        services.start("state for reserved standbys", standby_copies.run())
         if root.shared is not None:
             services.start("share of the local state", _keep_share(gateway, root, configuration[LOCAL_STATE_QUOTA]))
         log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
-        yield StateGatewayLink(gateway, upkeep, secret, port, encryption)
+        yield StateGatewayLink(gateway, upkeep, standby_copies, secret, port, encryption)
 
 
 async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:

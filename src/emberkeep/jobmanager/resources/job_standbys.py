@@ -37,4 +37,7 @@ class JobStandbys(ActorPart):
         known = {standby.job_id for standby in report.reserved_standbys}
         jobs = self._chosen.wanted_at(task_manager)
         news = {job_id: self._graphs[job_id] for job_id in [job for job in jobs if job not in known][:RESERVED_GRAPHS]}
-        return tuple(ReservedStandby(job_id=job_id, graph=news.get(job_id)) for job_id in jobs[:RESERVED_STANDBYS])
+        return tuple(
+            ReservedStandby(job_id=job_id, graph=news.get(job_id), checkpoints=self._chosen.checkpoints(job_id))
+            for job_id in jobs[:RESERVED_STANDBYS]
+        )

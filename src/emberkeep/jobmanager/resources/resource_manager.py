@@ -26,6 +26,7 @@ from emberkeep.jobmanager.resources.task_manager_reports import TaskManagerRepor
 from emberkeep.jobmanager.resources.usage_keeper import UsageKeeper
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import TaskManagerView, UsageView
+from emberkeep.protocol.limits import RESERVED_CHECKPOINTS
 from emberkeep.protocol.messages import (
     JobMasterStatus,
     RegisterTaskManager,
@@ -171,7 +172,7 @@ class ResourceManager(Actor):
             )
             held = {executor.allocation_id: executor.task_manager for executor in staying}
             if status.queries:
-                self._slots.standbys.streams(job_id, attempt)
+                self._slots.standbys.streams(job_id, attempt, _checkpoints(status))
             self._slots.jobs.require(job_id, attempt, job_master, status.requirements, held)
             self._slots.reclaimer.take(job_id, attempt, _gives(status), status.reclaim, self._clock.now())
             self.suspects.judge(lambda faults, now: faults.take(job_id, attempt, status, now))
@@ -280,6 +281,11 @@ class ResourceManager(Actor):
     def check_invariants(self) -> None:
         """Raise AssertionError if the accounts contradict each other. For tests and the simulator."""
         self._slots.check_invariants()
+
+
+def _checkpoints(status: JobMasterStatus) -> tuple[str, ...]:
+    locations = (query.checkpoint_location for query in status.queries if query.checkpoint_location)
+    return tuple(dict.fromkeys(locations))[:RESERVED_CHECKPOINTS]
 
 
 def _gives(status: JobMasterStatus) -> Gives:

@@ -48,6 +48,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.StartExecutor: ("python_path_owner", "secrets", "namespace_claim", "addresses"),
     messages.StopDriver: ("lineage",),
     messages.StopTaskManager: ("lineage",),
+    messages.StateGatewayReport: ("standby_bytes",),
     messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
     messages.TaskManagerHeartbeatReply: ("lineage", "reserved_standbys"),
     messages.TaskManagerRegistered: ("lineage",),

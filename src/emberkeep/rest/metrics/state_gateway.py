@@ -30,6 +30,7 @@ _COUNTERS = (
     ("evictions", "Copies deleted to stay within the quota."),
     ("purged", "Copies deleted because their durable file no longer exists."),
     ("fenced", "Requests from attempts that were over."),
+    ("standby_bytes", "Bytes of state files copied from the durable store for reserved standbys."),
 )
 
 

@@ -45,11 +45,16 @@ class ReservedStandbys:
         """Choose a task manager for the job's reserved standby while the job runs streaming queries."""
         self._needs[self._jobs[job_id]] = need
 
-    def streams(self, job_id: JobId, attempt: int) -> None:
-        """Note that this attempt runs a streaming query."""
+    def streams(self, job_id: JobId, attempt: int, checkpoints: tuple[str, ...]) -> None:
+        """Note that this attempt runs streaming queries with these checkpoint locations."""
         job = self._jobs.get(job_id)
-        if job is not None:
-            job.streams = max(job.streams, attempt)
+        if job is not None and attempt >= job.streams:
+            job.streams, job.checkpoints = attempt, checkpoints
+
+    def checkpoints(self, job_id: JobId) -> tuple[str, ...]:
+        """Return the durable locations of the job's streaming queries, as far as they are known."""
+        job = self._jobs.get(job_id)
+        return () if job is None else job.checkpoints
 
     def wanted_at(self, task_manager: TaskManagerId) -> list[JobId]:
         """Return the jobs whose reserved standby this task manager keeps, in the order of their submission."""

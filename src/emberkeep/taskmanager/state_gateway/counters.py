@@ -22,6 +22,7 @@ class StateCounts:
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped as their durable file was deleted or replaced, found by the comparison
     fenced: int = 0  # requests of attempts that are over
+    standby_bytes: int = 0  # copied from the durable store for reserved standbys
 
 
 class StateCounters:

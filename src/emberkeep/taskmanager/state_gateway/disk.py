@@ -51,6 +51,10 @@ class LocalDisk:
             return None
         return self._tried("stage", self.copies.stage)
 
+    def stage_within(self, length: int) -> StagedCopy | None:
+        """Begin a new copy of so many bytes. Return None if it would exceed the quota, and where ``stage`` does."""
+        return None if self.copies.used() + length > self._quota else self.stage()
+
     def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, status: FileStatus) -> bool:
         """Make the staged data the local copy of the durable file. Return True if that succeeded."""
 

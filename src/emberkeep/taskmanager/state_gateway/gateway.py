@@ -64,7 +64,7 @@ class StateGateway:
         self.counters = StateCounters()
         self.disk = LocalDisk(copies, quota, self.counters, clock)
         self.roots = StateRoots(open_state)
-        self._own_root = own_root
+        self.own_root = own_root
         self.fences = GatewayFences(self._own_state, spool)
         self._named = NamedRoots(self._own_state, self.fences)
         self._journal = journal
@@ -78,7 +78,7 @@ class StateGateway:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def resolve(self, caller: Caller, path: str) -> StatePath:
-        own_root = durable_location(self._own_root(caller.job_id))
+        own_root = durable_location(self.own_root(caller.job_id))
         found = resolve(caller.job_id, path, own_root)
         if found.root == own_root and found.name.partition("/")[0] == MARKS_DIRECTORY:
             raise InvalidInput(f"{MARKS_DIRECTORY} is reserved for the state gateways", field="path")
@@ -192,7 +192,7 @@ class StateGateway:
 
     def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
         durable = self._admitted(caller, path)
-        if not path.name and path.root == durable_location(self._own_root(caller.job_id)):
+        if not path.name and path.root == durable_location(self.own_root(caller.job_id)):
             raise InvalidInput("a job's own root cannot be deleted while the job runs", field="path")
         self._check(caller)
         deleted = durable.delete(path.name, recursive=recursive)
@@ -218,13 +218,13 @@ class StateGateway:
     def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
         """Return the durable store of a root that the job uses, for an attempt that is not known here to be over."""
         self.admit(caller)
-        if path.root != durable_location(self._own_root(caller.job_id)):
+        if path.root != durable_location(self.own_root(caller.job_id)):
             with self._fencing():
                 self._named.admit(caller, path.root)
         return self.roots.state(caller, path.root)
 
     def _own_state(self, caller: Caller) -> DurableState:
-        return self.roots.state(caller, self._own_root(caller.job_id))
+        return self.roots.state(caller, self.own_root(caller.job_id))
 
     def _check(self, caller: Caller) -> None:
         with self._fencing():

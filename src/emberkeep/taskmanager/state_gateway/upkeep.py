@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 
 import structlog
 
@@ -68,6 +69,10 @@ class StateUpkeep:
 
     def job_forgotten(self, job_id: JobId) -> None:
         self._carry_out(self._ownership.forgotten(job_id))
+
+    def standbys_reserved(self, jobs: Collection[JobId]) -> None:
+        """Note which jobs have their reserved standby here."""
+        self._carry_out(self._ownership.reserved(jobs, self._clock.monotonic()))
 
     def clear(self) -> None:
         """Drop all copies, because this task manager is being shut down. Blocks; nothing else may be under way."""

@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from emberkeep.base.configuration.options import LOCAL_RECOVERY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
+from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.driver.standby import standby_settings
-from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile
+from emberkeep.daemons.taskmanager.run_as import JobUsers
+from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.model import DriverSettings
+from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 JAVA = JavaRuntime(None, Path("/java/bin/java"), 17)
 NOTHING: dict[str, str] = {}
@@ -157,3 +163,25 @@ LAUNCH = ExecutorLaunch(
 def test_the_profile_of_an_executor(options: tuple[str, ...], expected: StandbyProfile | str) -> None:
     launch = dataclasses.replace(LAUNCH, java_options=(*LAUNCH.java_options, *options))
     assert executor_profile(launch) == expected
+
+
+ALICE = OsUser("alice", 1001, 1001, (1001,), "/home/alice", "/bin/sh")
+FOLLOWED = FollowedJob(JobId("a" * 32), ("/checkpoints/a",))
+
+
+@pytest.mark.parametrize(
+    ("here", "of_the_job", "users", "expected"),
+    [
+        ("true", {}, {}, FOLLOWED),
+        ("true", {}, {"*": ALICE}, dataclasses.replace(FOLLOWED, user_id=1001)),
+        ("true", {}, {"team": ALICE}, None),
+        ("true", {LOCAL_RECOVERY.key: "false"}, {}, None),
+        ("false", {}, {}, None),
+    ],
+)
+def test_the_state_is_copied_of_jobs_that_have_local_state_with_the_rights_of_their_users(
+    here: str, of_the_job: dict[str, str], users: dict[str, OsUser], expected: FollowedJob | None
+) -> None:
+    configuration = Configuration().with_texts({LOCAL_RECOVERY.key: here}, "test")
+    wanted = msgspec.structs.replace(graph({}), options=of_the_job)
+    assert followed_job(wanted, FOLLOWED.checkpoints, configuration, JobUsers(users, "token")) == expected

@@ -19,6 +19,8 @@ from tests.unit.jobmanager.memory_store import FailingStore
 
 HOT = {"execution.standby": "hot"}
 JOB = graph(1).job_id
+CHECKPOINTS = (STREAM.checkpoint_location,)
+KNOWN = ReservedStandby(job_id=JOB, checkpoints=CHECKPOINTS)
 NONE_READY = StandbyReport(drivers=0, drivers_kept=1, executors=0, executors_kept=0)
 LOST = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed")
 
@@ -57,9 +59,11 @@ def test_a_stream_has_a_reserved_standby_on_another_node_and_its_next_driver_goe
             second = await keeper(cluster, "tm-2")
             await asyncio.sleep(1.0)
             assert await told(first) == ()
-            assert await told(second) == (ReservedStandby(job_id=JOB, graph=graph(1, options=HOT)),)
+            assert await told(second) == (
+                ReservedStandby(job_id=JOB, graph=graph(1, options=HOT), checkpoints=CHECKPOINTS),
+            )
             second.reserved[JOB] = "it is still warming up"
-            assert await told(second) == (ReservedStandby(job_id=JOB),), "the task manager has the graph"
+            assert await told(second) == (KNOWN,), "the task manager has the graph"
             assert (await cluster.view(JOB)).standby == StandbyView(second.info.id, "it is still warming up")
             second.reserved[JOB] = ""
             await second.beat()
@@ -67,7 +71,7 @@ def test_a_stream_has_a_reserved_standby_on_another_node_and_its_next_driver_goe
             first.exits(JOB, 1, LOST)
             await first.beat()
             await cluster.holds(lambda: (JOB, 2) in second.drivers)
-            assert await told(second) == (ReservedStandby(job_id=JOB),), "the driver may be about to take it"
+            assert await told(second) == (KNOWN,), "the driver may be about to take it"
 
     in_virtual_time(scenario)
 
@@ -149,7 +153,7 @@ def test_the_next_leader_leaves_it_where_it_is() -> None:
                 task_manager.service = service
                 await task_manager.register()
             await asyncio.sleep(1.0)
-            assert await told(home) == (ReservedStandby(job_id=JOB),)
+            assert await told(home) == (ReservedStandby(job_id=JOB),), "no JobMaster has reported its queries yet"
             first.exits(JOB, 1, LOST)
             await first.beat()
             await cluster.holds(lambda: (JOB, 2) in home.drivers)

@@ -41,7 +41,7 @@ class Cluster(Rig):
         self.slots.standbys.want(job_id, NEED)
         if on is not None:
             self.tell(on, job_id)
-            self.slots.standbys.streams(job_id, 1)
+            self.slots.standbys.streams(job_id, 1, ())
         return job_id
 
     def home(self, job_id: JobId) -> str | None:
@@ -105,7 +105,7 @@ def test_a_job_that_wants_none_has_none(rig: Cluster) -> None:
     rig.keeper("tm-2")
     job_id = rig.job()
     rig.tell(first, job_id)
-    rig.slots.standbys.streams(job_id, 1)
+    rig.slots.standbys.streams(job_id, 1, ())
     assert rig.home(job_id) is None
     assert rig.slots.standbys.view(job_id) is None
 
@@ -126,7 +126,7 @@ def test_local_state_then_few_others_then_room_decide(rig: Cluster) -> None:
     one, two, three = rig.stream(), rig.stream(), rig.stream()
     rig.tell(first, one, two, three)
     for job_id in (one, two, three):
-        rig.slots.standbys.streams(job_id, 1)
+        rig.slots.standbys.streams(job_id, 1, ())
     rig.state("tm-2", size=10)
     assert [rig.home(job_id) for job_id in (one, two, three)] == ["tm-2", "tm-3", "tm-3"]
 
@@ -137,7 +137,7 @@ def test_memory_is_promised_once(rig: Cluster) -> None:
     jobs = [rig.stream() for _ in range(3)]
     rig.tell(first, *jobs)
     for job_id in jobs:
-        rig.slots.standbys.streams(job_id, 1)
+        rig.slots.standbys.streams(job_id, 1, ())
     assert [rig.home(job_id) for job_id in jobs] == ["tm-2", "tm-2", None]
 
 
@@ -147,7 +147,7 @@ def test_the_number_on_one_task_manager_is_bounded(rig: Cluster) -> None:
     jobs = [rig.stream() for _ in range(RESERVED_STANDBYS + 1)]
     rig.tell(first, *jobs)
     for job_id in jobs:
-        rig.slots.standbys.streams(job_id, 1)
+        rig.slots.standbys.streams(job_id, 1, ())
     rig.slots.standbys.review()
     assert rig.slots.standbys.wanted_at(TaskManagerId("tm-2")) == jobs[:-1]
 
@@ -201,7 +201,7 @@ def test_it_moves_when_the_driver_has_moved_to_its_node_and_streams(rig: Cluster
     rig.tell(first)
     rig.tell(second, job_id, attempt=2)
     assert rig.home(job_id) == "tm-2", "the driver is about to take it"
-    rig.slots.standbys.streams(job_id, 2)
+    rig.slots.standbys.streams(job_id, 2, ())
     assert rig.home(job_id) == "tm-1"
 
 
@@ -213,7 +213,7 @@ def test_a_job_that_has_ended_has_none(rig: Cluster) -> None:
     rig.slots.jobs.remove(job_id)
     assert rig.slots.standbys.wanted_at(TaskManagerId("tm-2")) == []
     assert rig.home(job_id) is None
-    rig.slots.standbys.streams(job_id, 2)
+    rig.slots.standbys.streams(job_id, 2, ())
 
 
 def test_a_new_leader_leaves_it_where_it_is(rig: Cluster) -> None:
