@@ -14,8 +14,8 @@ from bench.measure import Figure, percentile
 from bench.plan import Plan, say
 from tools import flink_jar
 
-_KEYS = 100_000  # as `bench.recovery` has
-# Each kill is the first failure in a row, as in `bench.recovery`: Flink waits longer before each further restart.
+_KEYS = 100_000  # as `bench.streams` has
+# Each kill is the first failure in a row, as in `bench.streams`: Flink waits longer before each further restart.
 _SETTLED_SECONDS = 12.0
 
 

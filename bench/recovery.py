@@ -15,16 +15,11 @@ from pathlib import Path
 from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, run, temporary_directory
 from bench.measure import Figure, Goal, percentile, ratios
 from bench.plan import Plan, say
+from bench.streams import cancel, next_commit, submit, wait_for_state
 from bench.warm_cluster import BenchCluster, bench_cluster
 
 _FIRST_RESULT = str(JOBS / "first_result.py")
-_RECOVERING = str(JOBS / "recovering.py")
-_KEYS = 100_000  # 10 MB of state
-_KEYS_PER_COMMIT = 20_000  # as the job has it
 _PEER = "local-cluster[2,1,1024]"
-_COMMIT_SECONDS = 300.0
-# Each kill meets an attempt that has run for long enough: its restart is the first one in a row, which has no pause.
-_FIRST_RESTARTS = ("-D", "restart-strategy.exponential-delay.reset-backoff-threshold=10s")
 _WAYS = (("hot", 1), ("cold", 0))
 
 
@@ -83,65 +78,26 @@ def _first_result(cluster: BenchCluster, directory: Path, environment: dict[str,
 
 def _first_commit(cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> float:
     started = time.time()
-    job, checkpoint = _submit(cluster, directory, environment)
-    seconds = _next_commit(checkpoint, started) - started
-    _cancel(cluster, job, directory, environment)
+    job, checkpoint = submit(cluster, directory, environment)
+    seconds = next_commit(checkpoint, started) - started
+    cancel(cluster, job, directory, environment)
     return seconds
 
 
 def _kills(plan: Plan, cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> tuple[float, ...]:
     cluster.wait_until_warm()
-    job, checkpoint = _submit(cluster, directory, environment)
-    _wait_for_state(checkpoint)
+    job, checkpoint = submit(cluster, directory, environment)
+    wait_for_state(checkpoint)
     samples = []
     for _ in plan.turns("recovery"):
         cluster.wait_until_warm()
-        _next_commit(checkpoint, time.time())  # the attempt is up and runs
+        next_commit(checkpoint, time.time())  # the attempt is up and runs
         pid = cluster.driver_pid(job)
         if pid is None:
             raise SystemExit("the job has no driver")
         killed = time.time()
         os.killpg(pid, signal.SIGKILL)
-        samples.append(_next_commit(checkpoint, killed) - killed)
+        samples.append(next_commit(checkpoint, killed) - killed)
         say(f"  {samples[-1]:.2f} s")
-    _cancel(cluster, job, directory, environment)
+    cancel(cluster, job, directory, environment)
     return tuple(samples)
-
-
-def _submit(cluster: BenchCluster, directory: Path, environment: dict[str, str]) -> tuple[str, Path]:
-    checkpoint = directory / f"checkpoint-{time.monotonic_ns()}"
-    shape = ("--num-executors", "2")
-    words = (
-        EMBERKEEP,
-        "submit",
-        *cluster.words,
-        "-q",
-        *shape,
-        *_FIRST_RESTARTS,
-        _RECOVERING,
-        str(checkpoint),
-        str(_KEYS),
-    )
-    return execute(words, directory, environment).output.strip(), checkpoint
-
-
-def _cancel(cluster: BenchCluster, job: str, directory: Path, environment: dict[str, str]) -> None:
-    execute((EMBERKEEP, "cancel", *cluster.words, job), directory, environment)
-
-
-def _wait_for_state(checkpoint: Path) -> None:
-    """Return once each key has a state."""
-    for _ in range(_KEYS // _KEYS_PER_COMMIT):
-        _next_commit(checkpoint, time.time())
-
-
-def _next_commit(checkpoint: Path, since: float) -> float:
-    """Return when a micro-batch was first committed after ``since`` (Unix seconds both). Raises SystemExit."""
-    deadline = time.monotonic() + _COMMIT_SECONDS
-    while time.monotonic() < deadline:
-        commits = [path for path in checkpoint.glob("commits/*") if path.name.isdecimal()]
-        later = [moment for moment in (path.stat().st_mtime for path in commits) if moment > since]
-        if later:
-            return min(later)
-        time.sleep(0.02)
-    raise SystemExit(f"no micro-batch was committed within {_COMMIT_SECONDS:g} s")

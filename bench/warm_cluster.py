@@ -48,6 +48,56 @@ class BenchCluster:
 
         return self._ask(pid)
 
+    def executor_pids(self, job: str) -> list[int]:
+        """Return the pids of the job's executors that Spark can use."""
+
+        async def pids(client: RestClient) -> list[int]:
+            executors = (await client.job(JobId(job))).emberkeep.executors
+            return [each.pid for each in executors if each.registered and each.pid]
+
+        return self._ask(pids)
+
+    def wait_for_reserved_standby(self, job: str) -> None:
+        """Return once the job's reserved standby is ready. Raises SystemExit."""
+
+        async def is_ready(client: RestClient) -> bool:
+            standby = (await client.job(JobId(job))).emberkeep.reserved_standby
+            return standby is not None and standby.ready
+
+        deadline = time.monotonic() + _WARM_SECONDS
+        while not self._ask(is_ready):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"the job's reserved standby was not ready after {_WARM_SECONDS:g} s")
+            time.sleep(0.5)
+
+    def home(self, job: str) -> str:
+        """Return the working directory of the task manager with the job's driver. Raises SystemExit."""
+
+        async def task_manager(client: RestClient) -> str:
+            driver = (await client.job(JobId(job))).emberkeep.driver
+            return "" if driver is None else driver.taskmanager_id
+
+        name, record = self._ask(task_manager), read_cluster(self.state / "cluster.json")
+        for daemon in () if record is None else record.task_managers:
+            if daemon.name == name:
+                return daemon.directory
+        raise SystemExit("the job has no driver")
+
+    def detected(self, job: str) -> float:
+        """Return when the loss before the job's newest attempt was detected (Unix seconds). Raises SystemExit."""
+
+        async def moment(client: RestClient) -> float | None:
+            recovery = (await client.job(JobId(job))).emberkeep.attempts[-1].recovery
+            if recovery is None:
+                return None
+            found = {milestone.milestone: milestone.after for milestone in recovery.milestones}
+            return (recovery.began + found["detected"]) / 1000.0 if "detected" in found else None
+
+        found = self._ask(moment)
+        if found is None:
+            raise SystemExit("no trace says when the loss was detected")
+        return found
+
     def _ask(self, question: Callable[[RestClient], Awaitable[T]]) -> T:
         async def ask() -> T:
             record = read_cluster(self.state / "cluster.json")
