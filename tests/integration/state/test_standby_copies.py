@@ -13,7 +13,8 @@ from emberkeep.adapters.state.copies_file import read_end
 from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.local_state.errors import DamagedCopy
-from emberkeep.local_state.needed_files import needed_files
+from emberkeep.local_state.needed_files import CHECKSUM, needed_files
+from emberkeep.local_state.spark_layout import store_version
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import NO_STANDBYS, Shell
 from tests.integration.conditions import DEADLINE, until
@@ -70,8 +71,11 @@ def held_files(cluster: Cluster, task_manager: TaskManagerId, job_id: JobId) -> 
 def needed_names(checkpoint: Path) -> set[str]:
     """Return the names of the state files that the next start needs, below the job's own root."""
     state, names = DirectoryState(checkpoint.parent), set()
+    committed = 1 + max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
     for partition in range(PARTITIONS):
-        names |= {each.name for each in needed_files(state.listing(f"{checkpoint.name}/state/0/{partition}"))}
+        entries = state.listing(f"{checkpoint.name}/state/0/{partition}")
+        there = [each for each in entries if store_version(each.name.removesuffix(CHECKSUM)) <= committed]
+        names |= {each.name for each in needed_files(there)}
     return names
 
 

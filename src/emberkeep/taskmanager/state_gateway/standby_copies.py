@@ -4,7 +4,9 @@ The executors of a job keep copies on their own nodes. If a node is lost, its pa
 task manager with the job's reserved standby follows the durable store: it copies the files from which the newest
 versions would be loaded. Like all local copies, these cost time at most: whoever opens one compares its generation.
 
-One file is copied at a time, and none beyond the quota, so that no copy is evicted for these.
+One file is copied at a time, and none beyond the quota, so that no copy is evicted for these. A checkpoint is looked
+at again once a further micro-batch was committed. Its directories are listed for that, so a store that takes long, or
+counts requests, is asked more seldom.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 
 log = structlog.get_logger(__name__)
 
-PAUSE = 5.0  # seconds between two rounds: with the usual intervals of micro-batches, the copies are some batches behind
+PAUSE = 5.0  # seconds at least between two rounds
+_REST = 4  # times as long as a round took is the pause after it, at least
 _ZIP_BYTES = 64 * 1024**2  # a larger zip is no list of files
 
 
@@ -53,11 +56,13 @@ class StandbyCopies:
         self._jobs: dict[JobId, FollowedJob] = {}
         self._begun = asyncio.Event()
         self._told: dict[JobId, str] = {}  # the last result that the log has, by job
+        self._copied: dict[JobId, dict[str, int]] = {}  # the newest micro-batch at the last round, by checkpoint
 
     def follow(self, jobs: tuple[FollowedJob, ...]) -> None:
         """Copy the state of these jobs, and of no others. Copies of others stay until their owner drops them."""
         self._jobs = {job.job_id: job for job in jobs}
         self._told = {job_id: told for job_id, told in self._told.items() if job_id in self._jobs}
+        self._copied = {job_id: copied for job_id, copied in self._copied.items() if job_id in self._jobs}
         if jobs:
             self._begun.set()
         else:
@@ -67,23 +72,35 @@ class StandbyCopies:
         """Follow until cancelled."""
         while True:
             await self._begun.wait()
+            loop = asyncio.get_running_loop()
+            began = loop.time()
             for job in list(self._jobs.values()):
                 await asyncio.to_thread(self.copy, job)
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(max(self._pause, _REST * (loop.time() - began)))
 
     def copy(self, job: FollowedJob) -> None:
         """Copy what is missing of one job's state. Blocks."""
-        result = "copied"
+        result, before = "copied", self._copied.get(job.job_id, {})
+        copied: dict[str, int] = {}
         for location in job.checkpoints:
             try:
-                _Round(self._gateway, job, location, lambda: job.job_id in self._jobs).copy()
+                checkpoint = _Round(self._gateway, job, location, lambda: job.job_id in self._jobs)
+                newest = checkpoint.newest_batch()
+                if newest is None:
+                    continue
+                if newest != before.get(location):
+                    checkpoint.copy()
+                copied[location] = newest
             except _Full:
                 result = "there is no room, or the disk fails"
             except InvalidInput as error:  # no state gateway keeps this location
                 result = error.message
             except EmberkeepError as error:
                 result = str(error)
-        if self._told.get(job.job_id) != result and job.job_id in self._jobs:
+        if job.job_id not in self._jobs:
+            return
+        self._copied[job.job_id] = copied
+        if self._told.get(job.job_id) != result:
             self._told[job.job_id] = result
             log.info("state of a job with its reserved standby here", job=job.job_id, result=result)
 
@@ -100,12 +117,24 @@ class _Round:
         self._counters = gateway.counters
         self._is_wanted = is_wanted
 
+    def newest_batch(self) -> int | None:
+        """Return the newest micro-batch that was committed, or None if there is none."""
+        try:
+            entries = self._durable.listing(self._below("commits"))
+        except Absent:
+            return None
+        names = (entry.name.rpartition("/")[2] for entry in entries)
+        return max((int(name) for name in names if name.isdecimal()), default=None)
+
     def copy(self) -> None:
         """Copy what is missing. Raises _Full, and what the durable store raises."""
-        base = self._checkpoint.name
-        for operator in self._directories(f"{base}/state" if base else "state"):
+        for operator in self._directories(self._below("state")):
             for partition in self._directories(operator.name):
                 self._copy_stores(partition.name)
+
+    def _below(self, directory: str) -> str:
+        base = self._checkpoint.name
+        return f"{base}/{directory}" if base else directory
 
     def _directories(self, name: str) -> Iterator[FileStatus]:
         with contextlib.suppress(Absent):

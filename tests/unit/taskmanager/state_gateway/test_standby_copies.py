@@ -36,11 +36,19 @@ class Pair:
         self.job = FollowedJob(JOB, (f"{place}/{JOB}/query-x",))
         self.copies.follow((self.job,))
 
+        self.batch = 0
+
     def write(self, name: str, data: bytes) -> FileStatus:
         return self.writer.write(f"query-x/state/{name}", data)
 
+    def commit(self) -> None:
+        """Commit the next micro-batch."""
+        self.writer.write(f"query-x/commits/{self.batch}", b"v1")
+        self.batch += 1
+
     def copy(self) -> set[str]:
-        """Run one round. Return what the standby's node holds."""
+        """Commit a micro-batch and run one round. Return what the standby's node holds."""
+        self.commit()
         self.copies.copy(self.job)
         return {record.path.name.removeprefix("query-x/state/") for record in self.standby.copies.records()}
 
@@ -53,7 +61,6 @@ def pair(tmp_path: Path) -> Pair:
 def test_each_partition_of_each_store_is_copied_and_read_without_the_durable_bytes(pair: Pair) -> None:
     for name in ("0/0/1.delta", "0/0/2.delta", "0/1/2.delta", "1/0/left-keyToNumValues/2.delta"):
         pair.write(name, name.encode())
-    pair.writer.write("query-x/commits/1", b"not state")
     pair.writer.write("query-y/state/0/0/1.delta", b"another query")
     assert pair.copy() == {"0/0/1.delta", "0/0/2.delta", "0/1/2.delta", "1/0/left-keyToNumValues/2.delta"}
     assert {record.allocation_id for record in pair.standby.copies.records()} == {STANDBY}
@@ -81,6 +88,26 @@ def test_a_version_that_was_written_again_is_copied_again(pair: Pair) -> None:
     pair.copy()
     assert pair.standby.read("query-x/state/0/0/1.delta") == b"second"
     assert pair.standby.counts("hits", "stale") == (1, 0)
+
+
+def test_a_checkpoint_is_looked_at_again_once_a_micro_batch_was_committed(pair: Pair) -> None:
+    pair.write("0/0/1.delta", b"first")
+    pair.copies.copy(pair.job)
+    assert pair.standby.copies.records() == (), "nothing is committed yet"
+    pair.copy()
+    pair.standby.durable.calls.clear()
+    pair.write("0/0/2.delta", b"second")
+    pair.copies.copy(pair.job)
+    assert pair.standby.durable.calls == ["listing query-x/commits"]
+    assert pair.copy() == {"0/0/1.delta", "0/0/2.delta"}
+
+
+def test_a_round_that_failed_is_repeated(pair: Pair) -> None:
+    pair.write("0/0/1.delta", b"data")
+    pair.standby.durable.fail("read", RetryLater("the store does not answer"))
+    assert pair.copy() == set()
+    pair.copies.copy(pair.job)
+    assert len(pair.standby.copies.records()) == 1
 
 
 def test_what_an_executor_of_the_job_holds_here_stays_its_own(pair: Pair) -> None:
@@ -120,6 +147,8 @@ def test_a_checkpoint_that_the_script_has_named_is_copied(pair: Pair, tmp_path: 
     file = named / "state/0/0/1.delta"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"elsewhere")
+    (named / "commits").mkdir()
+    (named / "commits/7").write_bytes(b"v1")
     pair.job = FollowedJob(JOB, (str(named),))
     pair.copy()
     (record,) = pair.standby.copies.records()
