@@ -83,19 +83,19 @@ class BenchCluster:
                 return daemon.directory
         raise SystemExit("the job has no driver")
 
-    def detected(self, job: str) -> float:
-        """Return when the loss before the job's newest attempt was detected (Unix seconds). Raises SystemExit."""
+    def gone(self, job: str) -> float:
+        """Return when the driver before the newest one was proven to have ended (Unix seconds). Raises SystemExit."""
 
         async def moment(client: RestClient) -> float | None:
             recovery = (await client.job(JobId(job))).emberkeep.attempts[-1].recovery
             if recovery is None:
                 return None
             found = {milestone.milestone: milestone.after for milestone in recovery.milestones}
-            return (recovery.began + found["detected"]) / 1000.0 if "detected" in found else None
+            return (recovery.began + found["gone"]) / 1000.0 if "gone" in found else None
 
         found = self._ask(moment)
         if found is None:
-            raise SystemExit("no trace says when the loss was detected")
+            raise SystemExit("no trace says when the driver was known to be gone")
         return found
 
     def _ask(self, question: Callable[[RestClient], Awaitable[T]]) -> T:
