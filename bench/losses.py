@@ -1,4 +1,4 @@
-"""What the loss of an executor and of a whole node costs, and the processor time of a short job beside spark-submit's.
+"""What the loss of an executor and of a whole node costs, what standbys cost, and a short job beside spark-submit's.
 
 A node is lost as a machine is: its task manager, drivers, executors and standby processes are killed together. Until
 the driver is known to be gone, its lease has to pass; the figure is what comes after that.
@@ -20,6 +20,7 @@ import psutil
 from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, run, temporary_directory
 from bench.measure import Figure, Goal, percentile, ratios
 from bench.plan import Plan, say
+from bench.standby_costs import waiting_costs
 from bench.streams import cancel, next_commit, submit, wait_for_state
 from bench.warm_cluster import BenchCluster, bench_cluster
 
@@ -36,12 +37,15 @@ def measure(plan: Plan) -> list[Figure]:
     """Measure with one warm driver and executor on each of two nodes."""
     with temporary_directory() as directory, marked({}) as environment:
         with bench_cluster(directory / "hot", environment, 1, *_RESERVED) as cluster:
+            cluster.wait_until_warm()
+            costs = waiting_costs(str(directory))
             ours = _processor_time(plan, cluster, partial(_run_short_job, cluster, directory, environment))
             executors = _executor_kills(plan, cluster, directory, environment)
             nodes = _node_kills(plan, cluster, directory, environment)
         words = (SPARK_SUBMIT, "--master", _PEER, _FIRST_RESULT)
         peers = _processor_time(plan, None, lambda: run(words, directory, {}))
     return [
+        *costs,
         Figure("processor time of a short job, all processes: hot", "s", ours),
         Figure(f"processor time of a short job, all processes: spark-submit {_PEER}", "s", peers),
         Figure(f"processor time: spark-submit {_PEER} / hot", "×", ratios(peers, ours), Goal(at_least=4.0)),
