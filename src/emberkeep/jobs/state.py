@@ -181,6 +181,11 @@ class JobState:
     def _is_overdue(self, driver: Driver) -> bool:
         return self.phase is Phase.RUNNING and self.looked_at >= driver.heard_at + self.policy.heartbeat_timeout
 
+    @property
+    def known_attempt(self) -> int:
+        """The newest attempt, without one that the next leader may not find in the store."""
+        return self.recorded if self.phase is Phase.RECORDING_ATTEMPT else self.attempt
+
     def is_news(self, attempt: int) -> bool:
         """True if another leader began this attempt and the job store does not have it."""
         unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet

@@ -85,6 +85,24 @@ def test_an_attempt_that_may_be_recorded_is_burnt() -> None:
     in_virtual_time(scenario)
 
 
+def test_an_attempt_is_shown_once_it_is_stored() -> None:
+    """Found by a campaign: clients saw attempt 2, and attempt 0 under the next leader."""
+
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading():
+            await cluster.add()
+            store.before["record_attempt"] = [UnknownOutcome("no answer"), *[RetryLater("ZooKeeper is away")] * 9]
+            await cluster.service.gateway.submit(graph(1))
+            await cluster.holds(lambda: len(store.before["record_attempt"]) < 5)
+            assert (await cluster.view(JOB)).attempt == 0
+        async with cluster.leading():
+            assert (await cluster.view(JOB)).attempt == 0
+
+    in_virtual_time(scenario)
+
+
 def test_a_cancellation_is_answered_when_it_is_durable_and_not_before() -> None:
     async def scenario() -> None:
         store = FailingStore()

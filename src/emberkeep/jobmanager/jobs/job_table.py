@@ -84,7 +84,7 @@ class ManagedJob:
             submitted_ms=state.graph.submitted_ms,
             ended_ms=result.ended_ms if result else None,
             status_times_ms=dict(state.history.status_times_ms),
-            attempt=state.attempt,
+            attempt=state.known_attempt,
             driver_task_manager=(attempts[-1].task_manager or None) if attempts else None,
             driver_pid=driver.pid if driver is not None and not ended else 0,
             exit_code=result.exit_code if result else None,
