@@ -247,12 +247,17 @@ class StoreWrites:
 
         If the outcome is still unknown after SUBMISSION_TRIES tries, ``give_up`` receives an UnknownOutcome with
         ``hint``, and the tries continue: this JobManager must know what may be in the store. Raises Absent and Conflict
-        as ``write`` does.
+        as ``write`` does. If another JobManager leads and may have found the record, ``give_up`` receives an
+        UnknownOutcome before the Conflict is raised. Only the first error that ``give_up`` receives counts.
         """
         tries, uncertain = 0, False
         while True:
             try:
                 return await write()
+            except Conflict as error:
+                if uncertain:
+                    give_up(UnknownOutcome(error.message, hint=hint))
+                raise
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
                 uncertain = uncertain or isinstance(error, UnknownOutcome)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 from collections.abc import Awaitable, Callable
@@ -177,5 +178,23 @@ def test_an_attempt_that_an_earlier_try_has_adopted_is_no_conflict_while_this_le
         bench.store.before["confirm"] = [AWAY, Conflict("epoch 1 is over")]
         with pytest.raises(Conflict, match="epoch 1 is over"):
             await bench.writes.adopt_attempt(JOB, 1)
+
+    with_job(scenario)
+
+
+@pytest.mark.parametrize("operation", ["create", "record_procedure", "record_cancel"])
+def test_what_may_be_written_is_not_called_undone_once_another_jobmanager_leads(operation: str) -> None:
+    """The next leader may have found the record, so "try again, nothing has changed" could be wrong."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.store.after[operation] = [NO_REPLY]
+        writing = asyncio.ensure_future(getattr(bench, operation)())
+        while not bench.failed_at:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(STEP)
+        bench.store.disk.epoch += 1
+        with contextlib.suppress(Conflict):
+            assert not await writing
+        assert type(bench.replies[0]) is UnknownOutcome
+        assert bench.replies[0].hint
 
     with_job(scenario)
