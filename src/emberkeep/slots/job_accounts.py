@@ -56,6 +56,13 @@ class JobAccounts:
             job_id=job_id, order=order, attempt=attempt, namespace=namespace, priority=priority, gang=gang
         )
 
+    def describe(self, job_id: JobId, namespace: str, priority: int, *, gang: bool) -> None:
+        """Set what was unknown when the job was added."""
+        job = self.by_id.get(job_id)
+        if job is not None:
+            job.namespace, job.priority, job.gang = namespace, priority, gang
+            self._lacking.review(job)
+
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""
         job = self.by_id[job_id]

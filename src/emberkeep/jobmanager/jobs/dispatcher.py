@@ -237,10 +237,11 @@ class Dispatcher(Actor):
             return
         configuration, job.lacks = usable_configuration(self._configuration, graph)
         log.info("job graph can be read again", job=stored.job_id)
-        job.graph = graph
+        job.graph, job.priority, job.gang = graph, configuration[options.PRIORITY], configuration[options.GANG]
         job.watch = JobWatch(watch_settings(configuration), job.state.attempt)
         job.periodic = self._savepoints.new(graph, configuration, job.state.attempt, job.pointers)
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
+        self._resources.needs.describe_job(stored.job_id, graph.namespace, job.priority, gang=job.gang)
         self._want_standby(graph, configuration)
         self._machines.apply(
             stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration))

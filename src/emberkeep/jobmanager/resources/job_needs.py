@@ -31,6 +31,11 @@ class JobNeeds(ActorPart):
         self._accounts.add(job_id, order, attempt, namespace, priority, gang=gang)
 
     @told
+    def describe_job(self, job_id: JobId, namespace: str, priority: int, *, gang: bool) -> None:
+        """Set what was unknown when the job was added, because its graph could not be read."""
+        self._accounts.describe(job_id, namespace, priority, gang=gang)
+
+    @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         self._lost.forget(job_id)
         self._accounts.begin_attempt(job_id, attempt)

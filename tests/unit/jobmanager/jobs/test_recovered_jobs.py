@@ -63,6 +63,27 @@ def test_only_a_job_whose_graph_cannot_be_read_waits_for_it() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_job_whose_graph_is_read_later_has_its_own_priority_gang_and_namespace() -> None:
+    async def scenario() -> None:
+        store = PartlyAwayStore()
+        cluster = SmallCluster(store)
+        urgent = graph(1, options={"job.priority": "high", "job.gang": "true"})
+        async with cluster.leading() as service:
+            await service.gateway.submit(msgspec.structs.replace(urgent, namespace="team-a"))
+        store.away = {JOB}
+        async with cluster.leading() as service:
+            store.away.clear()
+            await cluster.add()
+            master = await cluster.next_jobmaster(JOB, 1)
+            view = await cluster.view(JOB)
+            assert (view.priority, view.gang) == (100, True)
+            await master.beat(2)
+            account = service._seat.leader.resources.needs._accounts.by_id[JOB]
+            assert (account.priority, account.gang, account.namespace) == (100, True, "team-a")
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("SAFE-6")
 def test_a_newer_attempt_than_the_stores_is_recorded_once_and_continues() -> None:
     async def scenario() -> None:
