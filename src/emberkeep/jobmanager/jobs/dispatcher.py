@@ -314,7 +314,7 @@ class Dispatcher(Actor):
             case ev.AttemptOver(attempt):
                 resources.needs.end_attempt(job_id, attempt)
             case ev.RecordResult(result):
-                self._records.end_job(with_work(result, job.report))
+                self._records.end_job(job, with_work(result, job.report))
             case ev.JobOver():
                 resources.needs.remove_job(job_id)
                 self._table.remove(job_id)

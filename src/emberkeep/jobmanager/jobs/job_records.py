@@ -62,11 +62,12 @@ class JobRecords:
             self._begun(job, attempt)
         self._machines.apply(job.job_id, ev.AttemptRecorded() if written else ev.AttemptUnknown())
 
-    def end_job(self, result: JobResult) -> None:
+    def end_job(self, job: ManagedJob, result: JobResult) -> None:
         """Record a job's result."""
-        self._owner.start_effect(f"record result of {result.job_id}", self._record_result(result), deadline=None)
+        self._owner.start_effect(f"record result of {result.job_id}", self._record_result(job, result), deadline=None)
 
-    async def _record_result(self, result: JobResult) -> None:
+    async def _record_result(self, job: ManagedJob, result: JobResult) -> None:
+        await job.settled.wait()  # a savepoint that is being recorded is kept with the result
         await self._writes.record_result(result)
         self._owner.tell(partial(self._machines.apply, result.job_id, ev.ResultRecorded()))
 

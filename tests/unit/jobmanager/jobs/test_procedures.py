@@ -168,6 +168,28 @@ class TestAsking:
 
 class TestEnd:
     @pytest.mark.req("HA-8")
+    def test_a_savepoint_that_is_being_recorded_is_not_lost_when_the_job_ends(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                wanted = request(1, Procedure.SAVEPOINT)
+                await service.gateway.request_procedure(JOB, wanted)
+                store.before["record_procedure_end"] = [RetryLater("busy")] * 10
+                await master.beat(procedure=progress(wanted, COMPLETED))
+                await service.gateway.cancel(JOB)
+                cluster.task_managers[0].exits(JOB, 1, KILLED)
+                ended = await cluster.reaches(JOB, JobStatus.CANCELED)
+                assert [each.trigger_id for each in ended.pointers.savepoints] == [wanted.trigger_id]
+                assert [each.trigger_id for each in store.recorded[JOB].savepoints] == [wanted.trigger_id]
+                view = await service.gateway.procedure(JOB, wanted.trigger_id)
+                assert (view.phase, view.savepoint) == (COMPLETED, "/savepoints/0001")
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("HA-8")
     def test_a_savepoint_is_recorded_before_that_is_told_and_the_job_runs_on(self) -> None:
         async def scenario() -> None:
             store = FailingStore()
