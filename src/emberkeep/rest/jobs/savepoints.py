@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.request_context import name_target
 from emberkeep.jobs.upgrades.needs import needed_savepoints
@@ -156,9 +156,15 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     """Delete the savepoint at ``path``. Return the names of some files left there because they are not part of it.
 
     Raises Conflict if an upgrade that goes on needs it, or if a job that has not ended started from it, whose next
-    attempt may read it again.
+    attempt may read it again. Raises RetryLater if that is not known: a job's graph cannot be read, or another
+    JobManager may lead.
     """
     for view in await api.gateway.jobs():
+        if view.graph is None and not view.status.is_globally_terminal:
+            raise RetryLater(
+                f"job {view.job_id} may have been started from {path}: its graph cannot be read now",
+                hint="try again when the job's graph can be read",
+            )
         ongoing = None if view.upgrade is None else view.upgrade.upgrade
         if ongoing is not None and any(is_same_place(each, path) for each in needed_savepoints(ongoing, view.pointers)):
             raise Conflict(
@@ -171,6 +177,8 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
                 f"job {view.job_id} ({view.name}) was started from {path} and may need it for a restart",
                 hint="delete the savepoint when that job has ended, or stop that job with a savepoint of its own",
             )
+    if not await api.gateway.is_confirmed():
+        raise RetryLater("the job store does not confirm that this JobManager knows all jobs", hint="try again")
     left = await api.savepoints.dispose(path)
     api.verified_savepoints.forget(path)
     return left
@@ -283,7 +291,7 @@ ROUTES = (
         body=SavepointPath,
         problems=(503,),
         doc="Only a directory with a savepoint's manifest is deleted, and only if no unfinished job was started from "
-        "it.",
+        "it. While that is not known, the deletion fails with `RetryLater`.",
     ),
     Route(
         "GET",

@@ -322,6 +322,26 @@ async def test_what_a_running_job_has_started_from_stays(
     assert await disposed(site, savepoint) == {}
 
 
+async def test_nothing_is_deleted_while_a_job_may_have_started_from_it(
+    site: Site, gateway: FakeGateway, savepoint: Path
+) -> None:
+    """A job whose graph cannot be read does not say from where it started."""
+    graph = gateway.views[JOB].graph
+    gateway.change(JOB, graph=None, unreadable=True, waiting="its job graph")
+    assert (await disposed(site, savepoint))["failure-cause"]["class"] == "RetryLater"
+    gateway.change(JOB, graph=graph, unreadable=False)
+    assert await disposed(site, savepoint) == {}
+
+
+async def test_a_leader_in_doubt_does_not_know_all_jobs_and_deletes_nothing(
+    site: Site, gateway: FakeGateway, savepoint: Path
+) -> None:
+    gateway.confirmed = False
+    assert (await disposed(site, savepoint))["failure-cause"]["class"] == "RetryLater"
+    gateway.confirmed = True
+    assert await disposed(site, savepoint) == {}
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
