@@ -58,6 +58,7 @@ from emberkeep.jobs.transitions import Phase
 from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.machine import RequestMachine
+from emberkeep.lifecycle.requests.transitions import RequestPhase
 from emberkeep.watchdog.machine import JobWatch
 from emberkeep.watchdog.settings import watch_settings
 
@@ -237,6 +238,7 @@ class Dispatcher(Actor):
             return
         configuration, job.lacks = usable_configuration(self._configuration, graph)
         log.info("job graph can be read again", job=stored.job_id)
+        self._take_records(job, stored)
         job.graph, job.priority, job.gang = graph, configuration[options.PRIORITY], configuration[options.GANG]
         job.watch = JobWatch(watch_settings(configuration), job.state.attempt)
         job.periodic = self._savepoints.new(graph, configuration, job.state.attempt, job.pointers)
@@ -246,6 +248,19 @@ class Dispatcher(Actor):
         self._machines.apply(
             stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration))
         )
+        if stored.canceled:
+            self._machines.apply(stored.job_id, ev.CancelRequested())
+
+    def _take_records(self, job: ManagedJob, stored: StoredJob) -> None:
+        """Take over what this leader could not read when it began, because another program had written it."""
+        if job.pointers == JobPointers():
+            job.pointers = stored.pointers
+        if stored.attempt > job.state.attempt:  # nobody has reported about the job since then
+            self._machines.attempt_seen(job.job_id, stored.attempt)
+            if job.requests.phase is RequestPhase.IDLE:
+                self.requests.begin(job, stored)
+        if stored.stopped:
+            self._machines.apply(job.job_id, ev.StopRecorded())
 
     def _want_standby(self, graph: JobGraph, configuration: Configuration) -> None:
         if configuration[options.STANDBY] == "hot":

@@ -10,9 +10,11 @@ import structlog
 
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import AttemptOutcome, JobStatus
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.ports import StoredJob, Trouble
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import DriverReport, ProcessState
+from tests.support.contracts.job_store import batch
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -80,6 +82,82 @@ def test_a_job_whose_graph_is_read_later_has_its_own_priority_gang_and_namespace
             await master.beat(2)
             account = service._seat.leader.resources.needs._accounts.by_id[JOB]
             assert (account.priority, account.gang, account.namespace) == (100, True, "team-a")
+
+    in_virtual_time(scenario)
+
+
+class ForgedStore(PartlyAwayStore):
+    """The records of jobs that are away are not trusted either, as if another program had written them."""
+
+    def _seen(self, stored: StoredJob) -> StoredJob:
+        if stored.job_id not in self.away:
+            return stored
+        return StoredJob(job_id=stored.job_id, attempt=0, graph=None, trouble=Trouble.AWAY, problem=PROBLEM)
+
+
+@pytest.mark.req("SAFE-1")
+def test_a_job_whose_records_are_trusted_later_continues_from_all_of_them() -> None:
+    async def scenario() -> None:
+        store = ForgedStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading():
+            task_manager = await cluster.add()
+            master = await cluster.run_job()
+            await master.beat(checkpoints=(batch(3),))
+            await cluster.holds(lambda: store.disk.jobs[JOB].pointers)
+        store.away = {JOB}
+        async with cluster.leading():
+            task_manager.exits(JOB, 1, AttemptOutcome(exit_code=137, kind=FailureKind.LOST))
+            store.away.clear()
+            await cluster.next_jobmaster(JOB, 2)
+            assert task_manager.started[-1].checkpoints == (batch(3),)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-1")
+def test_a_leader_does_not_resign_over_an_attempt_that_it_could_not_trust_at_first() -> None:
+    """It took the job for one without any attempt, and the store refused to record the first one again."""
+
+    async def scenario() -> None:
+        store = ForgedStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading():
+            await cluster.add()
+            await cluster.run_job()
+        cluster.task_managers.clear()
+        store.away = {JOB}
+        async with cluster.leading() as service:
+            await cluster.add("tm-2")
+            store.away.clear()
+            await cluster.next_jobmaster(JOB, 2)
+            assert service.gateway.epoch() == 2
+
+    in_virtual_time(scenario)
+
+
+def test_what_was_recorded_of_a_job_holds_once_its_records_are_trusted() -> None:
+    async def scenario() -> None:
+        store = ForgedStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await service.gateway.submit(graph(1))
+            await service.gateway.submit(graph(2))
+            await cluster.add()
+            await cluster.next_jobmaster(OTHER, 1)
+            wanted = ProcedureRequest(
+                trigger_id="1" * 32, procedure=Procedure.SAVEPOINT, target_directory="/savepoints"
+            )
+            await service.gateway.request_procedure(OTHER, wanted)
+            await service.gateway.cancel(JOB)
+        cluster.task_managers.clear()
+        store.away = {JOB, OTHER}
+        async with cluster.leading() as service:
+            assert (await cluster.view(JOB)).status is not JobStatus.CANCELED
+            store.away.clear()
+            await cluster.reaches(JOB, JobStatus.CANCELED)
+            await cluster.holds(lambda: store.calls["record_attempt"] >= 2)
+            assert not (await service.gateway.procedure(OTHER, wanted.trigger_id)).is_over
 
     in_virtual_time(scenario)
 
