@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from emberkeep.base.errors import Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.identity import Identity, Role
 from emberkeep.base.system import System
 from emberkeep.identities.model import NamedToken, NamedTokens
@@ -122,6 +122,8 @@ class TokenRegistry:
             self._known = None
             self._unread.set()
             raise
+        except Conflict as error:
+            raise RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again") from error
         self._known = tokens
 
     def _read(self) -> NamedTokens:

@@ -71,6 +71,20 @@ def test_a_deposed_leader_does_not_call_a_submission_a_conflict() -> None:
     in_virtual_time(scenario)
 
 
+def test_a_deposed_leader_does_not_call_the_stop_of_a_task_manager_a_conflict() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            store.disk.epoch += 1
+            with pytest.raises(RetryLater, match="no longer the leader"):
+                await service.gateway.stop_task_manager(task_manager.info.id, drain=0.0)
+            assert task_manager.ending == []
+
+    in_virtual_time(scenario)
+
+
 def test_a_deposed_leader_does_not_call_a_cancellation_a_conflict_and_ends() -> None:
     async def scenario() -> None:
         store = FailingStore()

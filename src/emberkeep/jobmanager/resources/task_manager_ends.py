@@ -39,8 +39,11 @@ class TaskManagerEnds:
 
         Raises Absent, RetryLater (for instance, the task manager was restarted in between), UnknownOutcome.
         """
-        if not await self._term.authority.confirmed():
-            self._term.authority.check()
+        try:
+            if not await self._term.authority.confirmed():
+                self._term.authority.check()
+        except Conflict as error:
+            raise RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again") from error
         info = (await self._actor.ask(partial(self._registrations.view, task_manager))).info
         request = StopTaskManager(
             epoch=self._term.epoch, instance=info.instance, drain=drain, lineage=self._term.lineage

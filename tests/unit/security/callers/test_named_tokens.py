@@ -107,6 +107,16 @@ async def test_only_a_hash_is_stored(cluster: Cluster) -> None:
     assert not [data for data in stored if secret in data]
 
 
+async def test_a_deposed_leader_does_not_call_a_change_of_tokens_a_conflict(cluster: Cluster) -> None:
+    async with cluster.leading():
+        await cluster.create("ana", "viewer")
+        with closing(sqlite3.connect(cluster.file)) as file, file:
+            file.execute("UPDATE store SET epoch = epoch + 1")
+        body = {"name": "ben", "role": "viewer"}
+        assert (await cluster.site.request("POST", "/v1/tokens", json=body)).status == 503
+        assert (await cluster.site.request("DELETE", "/v1/tokens/ana")).status == 503
+
+
 async def test_a_rotation_interrupts_nobody(cluster: Cluster) -> None:
     async with cluster.leading():
         old = await cluster.create("ci", "submitter")
