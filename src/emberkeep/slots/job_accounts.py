@@ -50,17 +50,24 @@ class JobAccounts:
         priority: int = 0,
         *,
         gang: bool = False,
+        is_described: bool = True,
     ) -> None:
         """Add a job that may have drivers and slots. ``attempt``: the newest one recorded; 0 if none is."""
         self.by_id[job_id] = JobAccount(
-            job_id=job_id, order=order, attempt=attempt, namespace=namespace, priority=priority, gang=gang
+            job_id=job_id,
+            order=order,
+            attempt=attempt,
+            namespace=namespace,
+            priority=priority,
+            gang=gang,
+            is_described=is_described,
         )
 
     def describe(self, job_id: JobId, namespace: str, priority: int, *, gang: bool) -> None:
         """Set what was unknown when the job was added."""
         job = self.by_id.get(job_id)
         if job is not None:
-            job.namespace, job.priority, job.gang = namespace, priority, gang
+            job.namespace, job.priority, job.gang, job.is_described = namespace, priority, gang, True
             self._lacking.review(job)
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:

@@ -273,6 +273,8 @@ class Gives:
 class JobAccount:
     """What a job needs and holds. ``order`` grows with each submission. ``namespace``: "" for none.
 
+    ``is_described``: False while namespace, priority and gang are not known, because the job's graph cannot be read.
+
     ``priority``: jobs with a higher one come first, see ``priorities.precedence``. ``without_slot_since``: when a round
     first found the job without any slot; None if it holds or needs none.
     """
@@ -283,6 +285,7 @@ class JobAccount:
     namespace: str = ""
     priority: int = 0
     gang: bool = False  # it gets all slots at once or none, see ``priorities.gangs``
+    is_described: bool = True
     without_slot_since: float | None = None
     lacks_since: float | None = None  # when a round first left it without a slot that it lacks; None if it lacks none
     gives: Gives = field(default_factory=Gives)

@@ -215,7 +215,15 @@ class Dispatcher(Actor):
         self.requests.begin(job, stored)
         if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
-        self._resources.needs.add_job(graph.job_id, job.order, attempt, graph.namespace, job.priority, gang=job.gang)
+        self._resources.needs.add_job(
+            graph.job_id,
+            job.order,
+            attempt,
+            graph.namespace,
+            job.priority,
+            gang=job.gang,
+            is_described=stored.graph is not None,
+        )
         if stored.graph is not None:
             self._want_standby(graph, configuration)
         if stored.trouble is Trouble.AWAY:

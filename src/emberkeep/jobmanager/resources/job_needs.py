@@ -25,10 +25,18 @@ class JobNeeds(ActorPart):
 
     @told
     def add_job(
-        self, job_id: JobId, order: int, attempt: int, namespace: str = "", priority: int = 0, *, gang: bool = False
+        self,
+        job_id: JobId,
+        order: int,
+        attempt: int,
+        namespace: str = "",
+        priority: int = 0,
+        *,
+        gang: bool = False,
+        is_described: bool = True,
     ) -> None:
-        """Add a job. ``attempt``: the newest one recorded; 0 if none is."""
-        self._accounts.add(job_id, order, attempt, namespace, priority, gang=gang)
+        """Add a job. ``attempt``: the newest one recorded; 0 if none is. ``is_described``: see JobAccount."""
+        self._accounts.add(job_id, order, attempt, namespace, priority, gang=gang, is_described=is_described)
 
     @told
     def describe_job(self, job_id: JobId, namespace: str, priority: int, *, gang: bool) -> None:

@@ -100,7 +100,7 @@ class Reclaimer:
             leaving=len(leaving),
             elsewhere=job.elsewhere + len(job.held) - len(here),
             missing=sum(want.missing for want in job.wants) if waits else 0,
-            least=job.gives.least,
+            least=job.gives.least if job.is_described else 0,  # 0: it gives nothing back
             elastic=job.gives.elastic,
             capped=job.reclaim is not None,
             put_back=job.reclaim is not None and job.reclaim.whole,

@@ -74,14 +74,22 @@ def test_a_job_whose_graph_is_read_later_has_its_own_priority_gang_and_namespace
             await service.gateway.submit(msgspec.structs.replace(urgent, namespace="team-a"))
         store.away = {JOB}
         async with cluster.leading() as service:
+            accounts = service._seat.leader.resources.needs._accounts.by_id
+            await cluster.holds(lambda: JOB in accounts)
+            assert not accounts[JOB].is_described
             store.away.clear()
             await cluster.add()
             master = await cluster.next_jobmaster(JOB, 1)
             view = await cluster.view(JOB)
             assert (view.priority, view.gang) == (100, True)
             await master.beat(2)
-            account = service._seat.leader.resources.needs._accounts.by_id[JOB]
-            assert (account.priority, account.gang, account.namespace) == (100, True, "team-a")
+            account = accounts[JOB]
+            assert (account.is_described, account.priority, account.gang, account.namespace) == (
+                True,
+                100,
+                True,
+                "team-a",
+            )
 
     in_virtual_time(scenario)
 

@@ -239,3 +239,17 @@ def test_a_job_that_was_put_back_waits_then_gets_slots_again_and_keeps_them_for_
     assert world.ceiling(low) is None, "it has been put back once, and is spared now"
     world.pass_time(20.0)
     assert world.ceiling(low) == 0
+
+
+def test_a_job_whose_graph_cannot_be_read_gives_nothing_back() -> None:
+    """Its namespace may have a guarantee, and its priority may be the highest."""
+    world = World({"b": 2})
+    unread = world.borrower()
+    world.slots.jobs.by_id[unread].is_described = False
+    world.job(2, namespace="b")
+    assert world.matched() == {}
+    world.pass_time(2 * LACKS_FOR)
+    assert world.ceiling(unread) is None
+    world.slots.jobs.describe(unread, "a", 0, gang=False)
+    world.pass_time(2 * LACKS_FOR)
+    assert world.ceiling(unread) == 2
