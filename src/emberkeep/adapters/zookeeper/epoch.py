@@ -97,6 +97,7 @@ class LeaderEpoch:
                 transaction.delete(layout.leader)
             transaction.create(layout.leader, data, ephemeral=True)
 
+        self.overtook = leader is not None and leader.owner != self._session.id  # before the reply, which may be lost
         try:
             stat, *_ = await self._session.commit("write the epoch", build)
         except TransactionRefused as refused:
@@ -105,7 +106,6 @@ class LeaderEpoch:
             raise RetryLater(
                 "the leader has changed in the meantime", hint="try again"
             ) from None  # the leader node changed
-        self.overtook = leader is not None and leader.owner != self._session.id
         return int(stat.version)
 
     async def _last_leader(self, epoch: Znode) -> LeaderRecord | None:
