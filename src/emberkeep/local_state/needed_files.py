@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterable
 
 from emberkeep.local_state.model import FileKind, FileStatus
@@ -20,6 +22,11 @@ from emberkeep.local_state.spark_layout import store_version
 _FULL = (".snapshot", ".zip")
 CHECKSUM = ".crc"  # ends the name of the file with the checksum of another one
 _METADATA = "metadata"  # in the zip of a RocksDB version: a line with the format's version, then JSON
+_METADATA_BYTES = 16 * 1024**2  # a larger one is no list of files
+_UNREADABLE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError),
+    *(KeyError, TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError),
+)
 _SHARED = {"sstFiles": ("SSTs", "dfsSstFileName"), "logFiles": ("logs", "dfsLogFileName")}
 
 
@@ -47,8 +54,10 @@ def shared_files(content: bytes) -> tuple[str, ...]:
     Returns () for what is no such zip: Spark itself will say so when it loads it.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _, _, text = archive.read(_METADATA).decode().partition("\n")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(_METADATA) as file:
+            if archive.getinfo(_METADATA).file_size > _METADATA_BYTES:
+                return ()
+            _, _, text = file.read(_METADATA_BYTES).decode().partition("\n")
         found = json.loads(text)
         names = [
             f"{directory}/{each[field]}"
@@ -56,6 +65,6 @@ def shared_files(content: bytes) -> tuple[str, ...]:
             for each in found.get(key, ())
             if isinstance(each[field], str) and "/" not in each[field]
         ]
-    except (zipfile.BadZipFile, KeyError, TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError):
+    except _UNREADABLE:
         return ()
     return tuple(names)

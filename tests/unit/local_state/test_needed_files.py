@@ -83,3 +83,24 @@ def test_what_is_no_rocksdb_version_refers_to_nothing(content: bytes) -> None:
 
 def test_a_shared_file_lies_in_its_directory() -> None:
     assert shared_files(zipped('v1\n{"sstFiles":[{"dfsSstFileName":"../../own/secret"}]}')) == ()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_rocksdb_version_refers_to_nothing_that_is_an_error_here(compression: int) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        archive.writestr("metadata", 'v1\n{"sstFiles":[]}' * 20)
+    content = buffer.getvalue()
+    for place in range(len(content)):
+        for damage in (0x01, 0x80, 0xFF):
+            damaged = bytearray(content)
+            damaged[place] ^= damage
+            shared_files(bytes(damaged))
+        shared_files(content[:place])
+
+
+def test_a_list_of_files_that_would_fill_the_memory_is_not_read() -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata", 'v1\n{"sstFiles":[{"dfsSstFileName":"1.sst"}]}' + " " * 2**25)
+    assert shared_files(buffer.getvalue()) == ()

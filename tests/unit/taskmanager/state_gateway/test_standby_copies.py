@@ -124,6 +124,15 @@ def test_nothing_is_copied_beyond_the_quota(tmp_path: Path) -> None:
     assert len(pair.copy()) == 2
 
 
+def test_a_damaged_version_is_copied_as_it_is(pair: Pair) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("metadata", 'v1\n{"sstFiles":[]}' * 20)
+    damaged = buffer.getvalue()[:40] + b"\xff\xff\xff\xff" + buffer.getvalue()[44:]
+    pair.write("0/0/1.zip", damaged)
+    assert pair.copy() == {"0/0/1.zip"}
+
+
 @pytest.mark.parametrize(("where", "fail_after"), [("durable", 0), ("disk", 0), ("disk", 1)])
 def test_a_store_or_disk_that_fails_costs_copies_only(pair: Pair, where: str, fail_after: int) -> None:
     pair.write("0/0/1.delta", b"data")
