@@ -82,7 +82,12 @@ def disk_bytes(record: CopyRecord) -> int:
 
     A disk allocates whole blocks, and most state files are much smaller.
     """
-    return -(-(record.length + _RECORD_BYTES) // _DISK_BLOCK) * _DISK_BLOCK
+    return disk_use(record.length)
+
+
+def disk_use(length: int) -> int:
+    """Return the bytes of disk that a copy of ``length`` bytes takes."""
+    return -(-(length + _RECORD_BYTES) // _DISK_BLOCK) * _DISK_BLOCK
 
 
 _DISK_BLOCK = 4096

@@ -11,7 +11,7 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.machine import evictions
-from emberkeep.local_state.model import Caller, CopyRecord, FileStatus, StatePath
+from emberkeep.local_state.model import Caller, CopyRecord, FileStatus, StatePath, disk_use
 from emberkeep.local_state.ports import LocalCopies, StagedCopy
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 
@@ -53,7 +53,7 @@ class LocalDisk:
 
     def stage_within(self, length: int) -> StagedCopy | None:
         """Begin a new copy of so many bytes. Return None if it would exceed the quota, and where ``stage`` does."""
-        return None if self.copies.used() + length > self._quota else self.stage()
+        return None if self.copies.used() + disk_use(length) > self._quota else self.stage()
 
     def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, status: FileStatus) -> bool:
         """Make the staged data the local copy of the durable file. Return True if that succeeded."""

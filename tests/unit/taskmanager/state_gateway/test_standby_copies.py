@@ -124,6 +124,17 @@ def test_nothing_is_copied_beyond_the_quota(tmp_path: Path) -> None:
     assert len(pair.copy()) == 2
 
 
+@pytest.mark.parametrize("spare", [0, 100, 4000])
+def test_no_copy_is_evicted_for_those_of_a_standby(tmp_path: Path, spare: int) -> None:
+    pair = Pair(tmp_path, quota=20 * 4096 + spare)
+    full: list[bool] = []
+    pair.standby.gateway.disk.when_full = lambda: full.append(True)
+    for partition in range(30):
+        pair.write(f"0/{partition}/1.delta", b"x" * 3800)
+    assert len(pair.copy()) >= 10
+    assert full == []
+
+
 def test_a_damaged_version_is_copied_as_it_is(pair: Pair) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
