@@ -239,7 +239,7 @@ async def _retire(service: TaskManagerService, holdings: Holdings, grace: float)
     await holdings.launcher.standbys.leave()
     await holdings.launcher.kill_all()
     if holdings.gateway is not None:
-        await asyncio.to_thread(holdings.gateway.upkeep.clear)
+        await asyncio.to_thread(holdings.gateway.clear)
 
 
 async def _leave(holdings: Holdings) -> None:

@@ -141,6 +141,11 @@ class StateGatewayLink:
         self.upkeep.standbys_reserved({job.job_id for job in jobs})
         self._standby_copies.follow(jobs)
 
+    def clear(self) -> None:
+        """Drop all copies, and make no more for standbys, because this task manager is being shut down. Blocks."""
+        self._standby_copies.stop()
+        self.upkeep.clear()
+
     async def serve(self, request: Message) -> Message:
         """See RpcService. Raises Conflict, InvalidInput."""
         if not isinstance(request, ListLocalState):

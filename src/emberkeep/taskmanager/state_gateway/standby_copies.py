@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -57,9 +58,13 @@ class StandbyCopies:
         self._begun = asyncio.Event()
         self._told: dict[JobId, str] = {}  # the last result that the log has, by job
         self._copied: dict[JobId, dict[str, int]] = {}  # the newest micro-batch at the last round, by checkpoint
+        self._keeping = threading.Lock()  # held from the check whether a copy is wanted until it is kept
+        self._stopped = False
 
     def follow(self, jobs: tuple[FollowedJob, ...]) -> None:
         """Copy the state of these jobs, and of no others. Copies of others stay until their owner drops them."""
+        if self._stopped:
+            return
         self._jobs = {job.job_id: job for job in jobs}
         self._told = {job_id: told for job_id, told in self._told.items() if job_id in self._jobs}
         self._copied = {job_id: copied for job_id, copied in self._copied.items() if job_id in self._jobs}
@@ -68,15 +73,24 @@ class StandbyCopies:
         else:
             self._begun.clear()
 
+    def stop(self) -> None:
+        """Follow no job from now on: no further copy appears once this has returned. Blocks for a moment."""
+        self._stopped = True
+        with self._keeping:
+            self._jobs = {}
+
     async def run(self) -> None:
         """Follow until cancelled."""
-        while True:
-            await self._begun.wait()
-            loop = asyncio.get_running_loop()
-            began = loop.time()
-            for job in list(self._jobs.values()):
-                await asyncio.to_thread(self.copy, job)
-            await asyncio.sleep(max(self._pause, _REST * (loop.time() - began)))
+        try:
+            while True:
+                await self._begun.wait()
+                loop = asyncio.get_running_loop()
+                began = loop.time()
+                for job in list(self._jobs.values()):
+                    await asyncio.to_thread(self.copy, job)
+                await asyncio.sleep(max(self._pause, _REST * (loop.time() - began)))
+        finally:
+            self._stopped, self._jobs = True, {}  # the thread goes on, and the process ends only after it
 
     def copy(self, job: FollowedJob) -> None:
         """Copy what is missing of one job's state. Blocks."""
@@ -84,7 +98,7 @@ class StandbyCopies:
         copied: dict[str, int] = {}
         for location in job.checkpoints:
             try:
-                checkpoint = _Round(self._gateway, job, location, lambda: job.job_id in self._jobs)
+                checkpoint = _Round(self._gateway, job, location, lambda: job.job_id in self._jobs, self._keeping)
                 newest = checkpoint.newest_batch()
                 if newest is None:
                     continue
@@ -108,7 +122,14 @@ class StandbyCopies:
 class _Round:
     """One comparison of a checkpoint's state with the copies."""
 
-    def __init__(self, gateway: StateGateway, job: FollowedJob, location: str, is_wanted: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        gateway: StateGateway,
+        job: FollowedJob,
+        location: str,
+        is_wanted: Callable[[], bool],
+        keeping: threading.Lock,
+    ) -> None:
         own_root = gateway.own_root(job.job_id)
         self._caller = Caller(job_id=job.job_id, attempt=0, allocation_id=STANDBY, user_id=job.user_id)
         self._checkpoint = state_path(location, own_root)
@@ -116,6 +137,7 @@ class _Round:
         self._disk = gateway.disk
         self._counters = gateway.counters
         self._is_wanted = is_wanted
+        self._keeping = keeping
 
     def newest_batch(self) -> int | None:
         """Return the newest micro-batch that was committed, or None if there is none."""
@@ -198,13 +220,19 @@ class _Round:
         if staged is None:
             raise _Full
         try:
-            if self._receive(pieces, staged) == status.length and self._disk.keep(staged, path, self._caller, status):
+            if self._receive(pieces, staged) == status.length and self._keep(staged, path, status):
                 self._counters.add("standby_bytes", status.length)
         finally:
             staged.discard()
 
+    def _keep(self, staged: StagedCopy, path: StatePath, status: FileStatus) -> bool:
+        with self._keeping:
+            return self._is_wanted() and self._disk.keep(staged, path, self._caller, status)
+
     def _receive(self, pieces: Iterator[bytes], staged: StagedCopy) -> int:
         for piece in pieces:
+            if not self._is_wanted():
+                break
             with self._failing_disk():
                 staged.write(piece)
         with self._failing_disk():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
 import zipfile
 from pathlib import Path
 
@@ -142,6 +144,36 @@ def test_a_damaged_version_is_copied_as_it_is(pair: Pair) -> None:
     damaged = buffer.getvalue()[:40] + b"\xff\xff\xff\xff" + buffer.getvalue()[44:]
     pair.write("0/0/1.zip", damaged)
     assert pair.copy() == {"0/0/1.zip"}
+
+
+async def test_a_round_ends_with_the_process(pair: Pair) -> None:
+    for partition in range(5):
+        pair.write(f"0/{partition}/1.delta", b"data")
+    pair.commit()
+    reads, cancelled = threading.Event(), threading.Event()
+
+    def before(method: str) -> None:
+        if method == "read":
+            reads.set()
+            assert cancelled.wait(10.0)
+
+    pair.standby.durable.before = before
+    running = asyncio.create_task(pair.copies.run())
+    assert await asyncio.to_thread(reads.wait, 10.0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    cancelled.set()
+    await asyncio.get_running_loop().shutdown_default_executor()  # waits for the thread, as the process does
+    assert pair.standby.copies.records() == ()
+    assert sum(call.startswith("read") for call in pair.standby.durable.calls) == 1
+
+
+def test_no_copy_appears_once_they_are_stopped(pair: Pair) -> None:
+    pair.write("0/0/1.delta", b"data")
+    pair.standby.durable.before = lambda method: pair.copies.stop() if method == "read" else None
+    assert pair.copy() == set()
+    pair.copies.follow((pair.job,))
+    assert pair.copy() == set()
 
 
 @pytest.mark.parametrize(("where", "fail_after"), [("durable", 0), ("disk", 0), ("disk", 1)])
