@@ -333,4 +333,8 @@ def _directory_of(path: str) -> str:
 
 
 def _is_data(path: str) -> bool:
-    return not any(name.startswith(_HIDDEN) for name in path.split("/"))
+    """True for a file with rows. The directory of a partition is none of Spark's own, whatever its column is called."""
+    *directories, leaf = path.split("/")
+    return not leaf.startswith(_HIDDEN) and not any(
+        name.startswith(_HIDDEN) and "=" not in name for name in directories
+    )
