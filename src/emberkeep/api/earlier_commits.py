@@ -6,10 +6,11 @@ unavailable. The job store can: it records the batches that earlier attempts hav
 
 from __future__ import annotations
 
+import re
 import threading
-from urllib.parse import urlsplit
 
 NO_BATCH = -1
+_SCHEME_AND_HOST = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
 
 
 class EarlierCommits:
@@ -30,8 +31,11 @@ class EarlierCommits:
 
 
 def _path(location: str) -> str:
-    """Return the part of a location that Spark does not rewrite: /c, file:/c and file:///c are one checkpoint."""
-    return "/" + urlsplit(location).path.strip("/")
+    """Return the part of a location that Spark does not rewrite: /c, file:/c and file:///c are one checkpoint.
+
+    A "#" or "?" is part of the path, as in Hadoop's ``Path``.
+    """
+    return "/" + _SCHEME_AND_HOST.sub("", location).strip("/")
 
 
 EARLIER_COMMITS = EarlierCommits()

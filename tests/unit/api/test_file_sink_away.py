@@ -254,6 +254,14 @@ def test_a_checkpoint_is_known_under_each_form_of_its_location() -> None:
     assert commits.newest("/data/checkpoints/other") == -1
 
 
+@pytest.mark.parametrize("mark", ["#", "?"])
+def test_checkpoints_whose_paths_begin_alike_are_told_apart(mark: str) -> None:
+    commits = EarlierCommits()
+    commits.note(f"webhdfs://localhost/data{mark}1/q", 7)
+    assert commits.newest(f"webhdfs://localhost/data{mark}1/q") == 7
+    assert commits.newest(f"webhdfs://localhost/data{mark}2/q") == -1, "its sink would wait for batches without end"
+
+
 def test_what_the_job_store_knows_of_a_checkpoint_reaches_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = EarlierCommits()
     monkeypatch.setattr(committed_before, "EARLIER_COMMITS", commits)
