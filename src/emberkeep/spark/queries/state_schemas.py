@@ -13,7 +13,6 @@ import functools
 import json
 import re
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -21,6 +20,7 @@ from emberkeep.spark.files.hadoop import HadoopFiles
 
 log = structlog.get_logger(__name__)
 
+_PLACE = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://([^/]*))?(.*)", re.DOTALL)
 _INSIDE = re.compile(r"/(state/[0-9]+/_stateSchema/[^/]+/[^/]+)\Z")
 
 
@@ -50,7 +50,7 @@ def refer_to_own_schemas(files: HadoopFiles, location: str, may_commit: Callable
 def own_schemas(entry: str, location: str, exists: Callable[[str], bool]) -> str | None:
     """Return the entry with the checkpoint's own schemas; None if nothing changes, or if it cannot be read.
 
-    ``exists``: True if there is a file at a location.     Spark judges an entry that cannot be read, if it needs it.
+    ``exists``: True if there is a file at a location. Spark judges an entry that cannot be read, if it needs it.
     """
     version, _, body = entry.partition("\n")
     try:
@@ -77,6 +77,10 @@ def _own(path: str, location: str, exists: Callable[[str], bool]) -> str:
 
 
 def _place(location: str) -> tuple[str, str]:
-    """Return host and path: `file:/a`, `file:///a` and `/a` are one place."""
-    parts = urlsplit(location)
-    return parts.netloc, parts.path
+    """Return host and path: `file:/a`, `file:///a` and `/a` are one place.
+
+    A "#" or "?" is part of the path, as in Hadoop's ``Path``.
+    """
+    found = _PLACE.fullmatch(location)
+    assert found is not None, "the pattern fits any text"  # noqa: S101
+    return found.group(1) or "", found.group(2)

@@ -61,6 +61,13 @@ def test_a_bucket_of_another_name_is_another_place() -> None:
     assert changed == entry(f"s3a://two/job/{SCHEMA}")
 
 
+@pytest.mark.parametrize("mark", ["#", "?", "%23", ":"])
+def test_a_mark_in_a_path_does_not_hide_what_follows(mark: str) -> None:
+    there, here = f"file:/mnt/a{mark}b/job-1/q", f"/mnt/a{mark}b/job-2/q"
+    assert own_schemas(entry(f"{there}/{SCHEMA}"), here, there_is) == entry(f"{here}/{SCHEMA}")
+    assert own_schemas(entry(f"file:{here}/{SCHEMA}"), here, there_is) is None
+
+
 def test_a_schema_that_the_checkpoint_does_not_have_stays_where_it_is() -> None:
     assert own_schemas(entry(f"{OLD}/{SCHEMA}"), HERE, lambda _: False) is None
 
