@@ -11,9 +11,9 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
+from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
     OperationStatus,
@@ -31,6 +31,7 @@ from emberkeep.protocol.rest_savepoints import (
 T = TypeVar("T")
 
 _POLL = 0.3  # seconds
+_LEADERS = 10  # how often a deletion is asked for again because its leader is gone
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 # The reply arrives when everything has been read, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
@@ -91,28 +92,47 @@ class SavepointCalls:
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete a savepoint. Return the names of files that stay in its directory because they are not part of it.
 
-        Raises Absent (there is no such savepoint), Fatal with the JobManager's reason.
+        Raises Absent (there is no such savepoint, and this call has deleted none), Fatal with the JobManager's reason.
         """
-        body = SavepointPath(savepoint_path=path)
-        trigger = await self._post("/savepoint-disposal", body, TriggerResponse)
-        while True:
-            state = await self._get(f"/savepoint-disposal/{trigger.request_id}", DisposalStatus)
-            if state.status.id is OperationStatus.COMPLETED:
-                failure = None if state.operation is None else state.operation.failure_cause
-                if failure is not None:
-                    kind = Absent if failure.kind == Absent.__name__ else Fatal
-                    raise kind(failure.stack_trace)
+        body, tries = SavepointPath(savepoint_path=path), Tries()
+        for _ in range(_LEADERS):
+            trigger = await self._post("/savepoint-disposal", body, TriggerResponse, tries=tries)
+            try:
+                state = await self._disposed(trigger.request_id)
+            except Absent:  # its leader is gone, and may have deleted it
+                tries.in_doubt = True
+                continue
+            failure = None if state.operation is None else state.operation.failure_cause
+            if failure is None:
                 return state.left
+            is_absent = failure.kind == Absent.__name__
+            if is_absent and tries.in_doubt:
+                return ()  # an earlier try, whose reply was lost, deleted it
+            kind = Absent if is_absent else Fatal
+            raise kind(failure.stack_trace)
+        raise RetryLater(f"each of {_LEADERS} JobManagers was gone before it had deleted {path}", hint="try again")
+
+    async def _disposed(self, trigger_id: str) -> DisposalStatus:
+        """Return the end of a deletion. Raises Absent if the leader does not know it."""
+        while True:
+            state = await self._get(f"/savepoint-disposal/{trigger_id}", DisposalStatus)
+            if state.status.id is OperationStatus.COMPLETED:
+                return state
             await asyncio.sleep(_POLL)
 
     async def _get(self, path: str, kind: type[T]) -> T:
         return decode(await self._http.call(Request("GET", path)), kind)
 
     async def _post(
-        self, path: str, body: msgspec.Struct, kind: type[T], limits: aiohttp.ClientTimeout | None = None
+        self,
+        path: str,
+        body: msgspec.Struct,
+        kind: type[T],
+        limits: aiohttp.ClientTimeout | None = None,
+        tries: Tries | None = None,
     ) -> T:
         data = msgspec.json.encode(body)
         request = Request("POST", path, headers={"Content-Type": "application/json"}, body=lambda: data)
         if limits is not None:
             request = Request("POST", path, headers=request.headers, body=request.body, limits=limits)
-        return decode(await self._http.call(request), kind)
+        return decode(await self._http.call(request, tries), kind)

@@ -44,6 +44,7 @@ from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
+from emberkeep.rest.jobs.savepoint_shapes import failure_cause
 from emberkeep.rest.logs.records import ReadRecords, records_reply
 from emberkeep.rest.ports import LogFound
 from emberkeep.rest.serving.routing import parse_query
@@ -241,6 +242,9 @@ class FakeJobManager:
         self.chronicle.begin(1, "store")
         self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
         self.savepoints: list[rest_savepoints.SavepointEntry] = []
+        self.undisposed: set[str] = set()  # locations of savepoints that can be deleted
+        self.leaders_gone = 0  # so many deletions are unknown to whoever is asked about them
+        self._disposals: list[bool] = []  # True: it has deleted a savepoint
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
         self.groups: list[rest_blobs.BlobGroup] = []
@@ -317,6 +321,8 @@ class FakeJobManager:
             ("GET", "/events/jobs/{jobid}", self._events),
             ("GET", "/storage", self._storage),
             ("GET", "/savepoints", self._savepoints),
+            ("POST", "/savepoint-disposal", self._dispose),
+            ("GET", "/savepoint-disposal/{id}", self._disposal),
             ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
             ("GET", "/jobmanager/logs/{log}", self._read_own_log),
@@ -385,6 +391,26 @@ class FakeJobManager:
         await socket.send_str(CONNECT_TOKEN)
         await socket.receive()
         return socket
+
+    async def _dispose(self, request: web.Request) -> web.Response:
+        path = msgspec.json.decode(await request.read(), type=rest_savepoints.SavepointPath).savepoint_path
+        self._disposals.append(path in self.undisposed)
+        self.undisposed.discard(path)
+        return reply(rest_savepoints.TriggerResponse(request_id=str(len(self._disposals) - 1)), 202)
+
+    async def _disposal(self, request: web.Request) -> web.Response:
+        if self.leaders_gone:
+            self.leaders_gone -= 1
+            raise Absent("no such operation is known")
+        cause = (
+            None if self._disposals[int(request.match_info["id"])] else failure_cause("Absent", "no savepoint there")
+        )
+        return reply(
+            rest_savepoints.DisposalStatus(
+                status=rest_savepoints.QueueStatus(id=rest_savepoints.OperationStatus.COMPLETED),
+                operation=rest_savepoints.SavepointOutcome(failure_cause=cause),
+            )
+        )
 
     async def _savepoints(self, _request: web.Request) -> web.Response:
         return reply(rest_savepoints.SavepointList(savepoints=self.savepoints))

@@ -214,3 +214,25 @@ async def test_only_what_may_have_been_done_is_looked_for_in_the_list(fake: Fake
         fake.failures = [503]
         with pytest.raises(Absent):
             await client.unblock("n2")
+
+
+@pytest.mark.parametrize("status", [504, 502, 0])
+async def test_a_savepoint_whose_deletion_was_not_answered_is_deleted(fake: FakeJobManager, status: int) -> None:
+    fake.undisposed = {"/savepoints/1"}
+    async with RestClient(fake.endpoint) as client:
+        fake.unanswered = [status]
+        assert await client.savepoints.dispose("/savepoints/1") == ()
+        assert not fake.undisposed
+        with pytest.raises(Absent, match="no savepoint there"):
+            await client.savepoints.dispose("/savepoints/1")
+
+
+async def test_a_savepoint_is_deleted_although_the_leader_that_began_it_is_gone(fake: FakeJobManager) -> None:
+    fake.undisposed = {"/savepoints/1"}
+    async with RestClient(fake.endpoint) as client:
+        fake.leaders_gone = 2
+        assert await client.savepoints.dispose("/savepoints/1") == ()
+        assert not fake.undisposed
+        fake.undisposed, fake.leaders_gone = {"/savepoints/2"}, 1000
+        with pytest.raises(RetryLater):
+            await client.savepoints.dispose("/savepoints/2")
