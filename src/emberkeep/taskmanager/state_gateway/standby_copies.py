@@ -111,6 +111,8 @@ class StandbyCopies:
                 result = error.message
             except EmberkeepError as error:
                 result = str(error)
+            except Exception as error:  # noqa: BLE001 - what one job has in its checkpoint must not end the others' work
+                result = f"internal error: {error!r}"
         if job.job_id not in self._jobs:
             return
         self._copied[job.job_id] = copied

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import threading
 import zipfile
 from pathlib import Path
@@ -144,6 +145,15 @@ def test_a_damaged_version_is_copied_as_it_is(pair: Pair) -> None:
     damaged = buffer.getvalue()[:40] + b"\xff\xff\xff\xff" + buffer.getvalue()[44:]
     pair.write("0/0/1.zip", damaged)
     assert pair.copy() == {"0/0/1.zip"}
+
+
+def test_a_name_that_no_record_can_have_ends_the_round_of_its_checkpoint_only(pair: Pair) -> None:
+    pair.write("0/0/1.delta", b"data")
+    (pair.writer.place / JOB / "query-x/state/0/0" / os.fsdecode(b"2_\xff.delta")).write_bytes(b"not from Spark")
+    pair.writer.write("query-y/state/0/0/1.delta", b"another query")
+    pair.writer.write("query-y/commits/0", b"v1")
+    pair.job = FollowedJob(JOB, (*pair.job.checkpoints, f"{pair.standby.place}/{JOB}/query-y"))
+    assert pair.copy() == {"0/0/1.delta", "query-y/state/0/0/1.delta"}
 
 
 async def test_a_round_ends_with_the_process(pair: Pair) -> None:
