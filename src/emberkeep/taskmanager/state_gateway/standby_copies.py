@@ -66,8 +66,9 @@ class StandbyCopies:
         if self._stopped:
             return
         self._jobs = {job.job_id: job for job in jobs}
-        self._told = {job_id: told for job_id, told in self._told.items() if job_id in self._jobs}
-        self._copied = {job_id: copied for job_id, copied in self._copied.items() if job_id in self._jobs}
+        # A round may add entries meanwhile: look through copies.
+        self._told = {job_id: told for job_id, told in self._told.copy().items() if job_id in self._jobs}
+        self._copied = {job_id: copied for job_id, copied in self._copied.copy().items() if job_id in self._jobs}
         if jobs:
             self._begun.set()
         else:

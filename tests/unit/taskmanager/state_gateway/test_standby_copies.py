@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.ids import JobId
 from emberkeep.local_state.model import STANDBY, Caller, FileStatus
 from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob, StandbyCopies
 from tests.unit.taskmanager.state_gateway.state_gateways import EXECUTOR, JOB, SLOT, UUID, Node
@@ -176,6 +178,28 @@ async def test_a_round_ends_with_the_process(pair: Pair) -> None:
     await asyncio.get_running_loop().shutdown_default_executor()  # waits for the thread, as the process does
     assert pair.standby.copies.records() == ()
     assert sum(call.startswith("read") for call in pair.standby.durable.calls) == 1
+
+
+def test_jobs_may_come_and_go_during_a_round(pair: Pair) -> None:
+    jobs = tuple(FollowedJob(JobId(f"{number:032x}"), ()) for number in range(50))
+    ended = threading.Event()
+
+    def rounds() -> None:
+        while not ended.is_set():
+            for job in jobs:
+                pair.copies.copy(job)
+
+    copying, before = threading.Thread(target=rounds), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # so that the threads meet between any two steps
+    copying.start()
+    try:
+        for _ in range(3000):
+            pair.copies.follow(jobs)
+            pair.copies.follow(jobs[:25])
+    finally:
+        sys.setswitchinterval(before)
+        ended.set()
+        copying.join()
 
 
 def test_no_copy_appears_once_they_are_stopped(pair: Pair) -> None:
