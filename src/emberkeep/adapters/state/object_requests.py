@@ -76,12 +76,16 @@ class ObjectRequests:
         if begin != end:
             raise RetryLater(f"{self.root.at(name)} ended {end - begin} bytes early")
 
-    def put(self, name: str, data: bytes, *, overwrite: bool) -> FileStatus:
+    def put(self, name: str, data: bytes, *, overwrite: bool, writer: str = "") -> FileStatus:
+        """Write a small object. Without ``overwrite``, raises Exists unless ``writer`` has created the object.
+
+        ``writer``: what no other call but a repeated one is called; "" for a new one.
+        """
         if overwrite:
             with self.changing(name):
                 result = obstore.put(self.store, name, data, use_multipart=False)
             return new_status(name, len(data), result["e_tag"])
-        writer = secrets.token_hex(12)
+        writer = writer or secrets.token_hex(12)
         try:
             with self.changing(name):
                 result = obstore.put(

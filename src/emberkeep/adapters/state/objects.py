@@ -13,6 +13,7 @@ may both succeed. All calls to obstore block, for the reason given in ``adapters
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests,
 from emberkeep.adapters.state.source import StagedSource, opened_source
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.local_state.errors import NotADirectory, NotEmpty
+from emberkeep.local_state.file_names import is_unique
 from emberkeep.local_state.model import FileKind, FileStatus
 
 _LISTED_AT_ONCE = 1000
@@ -208,7 +210,9 @@ class ObjectState:
         data = self._requests.get_small(source)
         if data is None:
             return self._requests.copy(source, target, overwrite=False)
-        return self._requests.put(target, data, overwrite=False)
+        # A repeated rename finds what it wrote before it could not delete the source. No other file has a unique name.
+        writer = hashlib.sha256(source.encode()).hexdigest()[:24] if is_unique(source) else ""
+        return self._requests.put(target, data, overwrite=False, writer=writer)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ from typing import Any
 
 import obstore
 import pytest
+from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
 from emberkeep.adapters.state import object_requests
 from emberkeep.adapters.state.objects import ObjectState
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, UnknownOutcome
+from emberkeep.local_state.errors import Exists
 
 ASKED = ("head", "list", "list_with_delimiter", "get", "put", "copy", "delete")
 
@@ -78,3 +80,25 @@ def test_a_missing_source_is_told_from_a_directory(counted: Counted, overwrite: 
     counted.state.make_directory("state/d")
     with pytest.raises(Fatal, match="is a directory"):
         counted.state.rename("state/d", "state/e", overwrite=overwrite)
+
+
+def test_a_rename_whose_source_could_not_be_deleted_is_finished_by_the_next_try(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "offsets/.7.0815abcd-1234-5678-9abc-0123456789ab.tmp"
+    other = "offsets/.7.0815abcd-1234-5678-9abc-ba9876543210.tmp"
+    counted.write(source, b"content")
+    counted.write(other, b"content")
+    delete = obstore.delete
+
+    def gone(*_: Any, **__: Any) -> None:
+        raise GenericError("the connection broke")
+
+    monkeypatch.setattr(obstore, "delete", gone)
+    with pytest.raises(UnknownOutcome):
+        counted.state.rename(source, "offsets/7", overwrite=False)
+    monkeypatch.setattr(obstore, "delete", delete)
+    with pytest.raises(Exists):
+        counted.state.rename(other, "offsets/7", overwrite=False)
+    assert counted.state.rename(source, "offsets/7", overwrite=False).length == 7
+    assert [entry.name for entry in counted.state.listing("offsets")] == [other, "offsets/7"]
