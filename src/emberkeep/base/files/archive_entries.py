@@ -6,8 +6,11 @@ state, and these can be compressed a thousandfold.
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import tarfile
 import zipfile
+import zlib
 from tarfile import (  # type: ignore[attr-defined]  # the first is missing in the type information
     EOFHeaderError,
     HeaderError,
@@ -15,6 +18,19 @@ from tarfile import (  # type: ignore[attr-defined]  # the first is missing in t
 )
 from typing import Self
 
+DAMAGED = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,  # a compression that Python does not know
+    RuntimeError,  # a zip file that needs a password
+    UnicodeError,
+    ValueError,
+)
+"""What the standard library raises for an archive that is damaged or that it cannot read, beside OSError."""
 LONGEST_PATH = 4096  # bytes, of a name or a link target: the kernel's limit
 _LONGEST_NAME_HEADER = 2 * LONGEST_PATH
 _LONGEST_PAX_HEADER = 64 * 1024  # bytes; tarfile needs time that grows with the square of it

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import posixpath
 import stat
-import tarfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.files.archive_entries import TarMembers, zip_link_target
+from emberkeep.base.files.archive_entries import DAMAGED, TarMembers, zip_link_target
 from emberkeep.client.submission.job_files import JobFile
 from emberkeep.jobs.archives import (
     PACKING_HINT,
@@ -97,7 +96,7 @@ def _members(archive: Path) -> dict[str, _Member]:
     """Return the archive's files and links by their normalised paths. Raises InvalidInput."""
     try:
         found = _zip_members(archive) if is_zip(archive.name) else _tar_members(archive)
-    except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
+    except (*DAMAGED, OSError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InvalidInput(
             f"{_OPTION}: {archive} cannot be read as an archive: {reason}", field=_OPTION, hint="pack it again"

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.archive_entries import DAMAGED
 
 LARGEST_FILE = 1024**2  # bytes of a file that is parsed; larger ones are left out
 MOST_FILES = 500  # of the job's own files
@@ -89,7 +90,7 @@ class OwnModules:
         self._zips: list[tuple[Path, frozenset[str]]] = []
         for place in places:
             if place.is_file():
-                with contextlib.suppress(OSError, zipfile.BadZipFile, ValueError), zipfile.ZipFile(place) as archive:
+                with contextlib.suppress(OSError, *DAMAGED), zipfile.ZipFile(place) as archive:
                     self._zips.append((place, frozenset(archive.namelist())))
 
     def has(self, name: str) -> bool:
@@ -135,7 +136,7 @@ def _read_zipped(place: Path, path: str) -> bytes | None:
     try:
         with zipfile.ZipFile(place) as archive, archive.open(path) as file:
             text = file.read(LARGEST_FILE + 1)
-    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError, NotImplementedError):
+    except (*DAMAGED, OSError):
         return None
     return text if len(text) <= LARGEST_FILE else None
 

@@ -6,14 +6,10 @@ content is shared by jobs, so it is made read-only. ``unpack_process`` runs this
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import os
 import re
 import stat
-import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -21,25 +17,13 @@ from typing import IO
 import msgspec
 
 from emberkeep.base.errors import Fatal
-from emberkeep.base.files.archive_entries import LONGEST_PATH, TarMembers, zip_link_target
+from emberkeep.base.files.archive_entries import DAMAGED, LONGEST_PATH, TarMembers, zip_link_target
 from emberkeep.jobs.archives import is_zip
 
 _CHUNK_BYTES = 1024**2
 _LONGEST_PART = 255  # bytes of a file's name; the limit of most file systems
 _DEEPEST = 128  # directories; code that walks a tree recurses
 _SHOWN = 120  # characters of a name in a message
-_DAMAGED = (
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    NotImplementedError,  # a compression that Python does not know
-    RuntimeError,  # a zip file that needs a password
-    UnicodeError,
-    ValueError,
-)
 # An environment made by `python -m venv` links to the interpreter that made it. Whether that interpreter exists here is
 # checked when the environment is used.
 _INTERPRETER = re.compile(r"(.*/)?bin/python[0-9.]*")
@@ -78,7 +62,7 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, is_over
         else:
             _unpack_tar(archive, tree)
         tree.finish()
-    except _DAMAGED as error:
+    except DAMAGED as error:
         reason = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
         raise Fatal(f"cannot unpack {name}: {reason}", hint="pack it again") from error
     except OSError as error:

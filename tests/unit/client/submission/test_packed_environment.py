@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import random
 import stat
 import tarfile
 import zipfile
@@ -70,6 +72,21 @@ class TestArchives:
         files[0].path.write_bytes(b"no archive")
         with pytest.raises(InvalidInput, match=f"{name} cannot be read as an archive"):
             check_environment(PYTHON, files)
+
+
+@pytest.mark.parametrize("compression", ["gz", "xz", "bz2"])
+def test_an_archive_that_is_damaged_inside_is_refused(tmp_path: Path, compression: str) -> None:
+    path = tmp_path / "env.tar.gz"  # what compressed it is found in its content
+    with tarfile.open(path, f"w:{compression}") as tar:  # type: ignore[call-overload]  # known at run time only
+        for number in range(3):
+            entry = tarfile.TarInfo(f"bin/python{number}")
+            entry.size = 10_000
+            tar.addfile(entry, io.BytesIO(random.Random(number).randbytes(entry.size)))
+    content = path.read_bytes()
+    for place in range(30, 20_000, 499):
+        path.write_bytes(content[:place] + b"\xff" * 99 + content[place + 99 :])
+        with pytest.raises(InvalidInput, match=r"env\.tar\.gz"):
+            check_environment(PYTHON, [JobFile(ArtefactRole.ARCHIVE, path, "environment")])
 
 
 def test_other_interpreters_are_not_looked_for(tmp_path: Path) -> None:

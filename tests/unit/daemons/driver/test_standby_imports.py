@@ -159,6 +159,16 @@ def test_damaged_places_and_no_script_cost_nothing(job: Job, tmp_path: Path) -> 
     assert import_for_job(str(tmp_path / "nowhere.py"), "", job.places) == 0
 
 
+def test_a_damaged_module_in_a_zip_file_costs_nothing(job: Job, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zipped.py", "import ek_zipped\n" * 20)
+    content = bytearray((tmp_path / "lib.zip").read_bytes())
+    content[39:44] = b"\xff" * 5  # the compressed bytes begin here
+    (tmp_path / "lib.zip").write_bytes(content)
+    job.places.append(tmp_path / "lib.zip")
+    assert job.wanted("import ek_one, zipped") == [("ek_one", ())]
+
+
 # --- importing --------------------------------------------------------------------------------------------------------
 
 
