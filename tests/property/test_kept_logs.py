@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from emberkeep.kept_logs.model import PieceHeader, Position
 from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
 from emberkeep.kept_logs.shipping import cut, next_part
-from emberkeep.kept_logs.stitching import View, stitch
+from emberkeep.kept_logs.stitching import stitch
 from emberkeep.log_records.model import Selection
 from emberkeep.log_records.scan import Search
 
@@ -106,7 +106,7 @@ def test_a_search_finds_the_same_in_both_directions(
     text = b"".join(lines)
     kept = [(start, min(start + size, len(text))) for start, size in spans if start < len(text)]
     log = stitch([header(start, end - start) for start, end in kept], note)
-    view = View(log, lambda number: text[kept[number][0] : kept[number][1]], True, int)
+    view = log.view(lambda number: text[kept[number][0] : kept[number][1]], True, int)
 
     def walk(*, backwards: bool) -> bytes:
         found, offset = b"", 2**53 if backwards else 0

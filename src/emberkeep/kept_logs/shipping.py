@@ -56,6 +56,13 @@ def next_part(stored: Position, size: int, *, has_ended: bool, most_behind: int 
     )
 
 
+def moved(part: Part, start: int) -> Part:
+    """Return the part that was read for ``part`` if the bytes before ``start`` are not kept in the file."""
+    if start == part.source:
+        return part
+    return Part(source=start, offset=part.offset + start - part.source, count=part.count, skipped=True)
+
+
 def cut(part: Part, data: bytes, size: int, *, has_ended: bool) -> Cut | None:
     """Return the whole lines of ``data``, which was read for ``part`` of a file with ``size`` bytes; None if none.
 

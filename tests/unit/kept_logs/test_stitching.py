@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emberkeep.kept_logs.model import PieceHeader
-from emberkeep.kept_logs.stitching import Stitched, View, stitch
+from emberkeep.kept_logs.stitching import Stitched, stitch
 from emberkeep.log_records.model import Selection
 from emberkeep.log_records.scan import Search
 
@@ -68,7 +68,7 @@ def test_nothing_is_stored() -> None:
 
 def test_a_search_passes_over_a_gap_in_both_directions() -> None:
     log, pieces = log_of((0, 8), (19, 28))
-    view = View(log, pieces.__getitem__, True, int)
+    view = log.view(pieces.__getitem__, True, int)
 
     def step(offset: int, *, backwards: bool = False) -> tuple[list[tuple[int, bytes]], int, int]:
         wanted = Search(selection=Selection(), offset=offset, limit=10, most_bytes=99, backwards=backwards)

@@ -30,6 +30,7 @@ from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, PieceHeader, Position
 from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
 from emberkeep.kept_logs.stitching import Load, Stitched, stitch
+from emberkeep.log_records.extents import missing_note
 
 log = structlog.get_logger(__name__)
 
@@ -288,7 +289,7 @@ class KeptLogFiles:
 def gap_note(missing: int, since_ms: int, until_ms: int) -> bytes:
     """Return the line that a reader sees in place of a gap."""
     times = f", written between {_moment(since_ms)} and {_moment(until_ms)}" if since_ms else ""
-    return f"--- Emberkeep: {missing} bytes of this log are not kept{times} ---\n".encode()
+    return missing_note(missing, times)
 
 
 def _moment(time_ms: int) -> str:

@@ -62,6 +62,18 @@ def size(text: str) -> int:
     return int(match.group(1)) * _SIZE_UNITS[match.group(2)]
 
 
+def size_or_none(minimum: int) -> Callable[[str], int]:
+    """Return a parser of sizes: 0 (none), or at least ``minimum`` bytes."""
+
+    def parse(text: str) -> int:
+        value = size(text)
+        if 0 < value < minimum:
+            raise ValueError(f"expected 0 or at least {minimum // 1024}k")
+        return value
+
+    return parse
+
+
 def boolean(text: str) -> bool:
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("expected true or false")

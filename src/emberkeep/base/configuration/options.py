@@ -20,6 +20,7 @@ from emberkeep.base.configuration.option_types import (
     named_values,
     priority,
     size,
+    size_or_none,
     text,
 )
 from emberkeep.base.configuration.values import Option, define
@@ -988,6 +989,18 @@ LOG_RETENTION = define(
         integer(0, 100_000),
         "integer",
         "Number of ended jobs whose logs are kept in a task manager's working directory.",
+    )
+)
+LOG_OUTPUT_MAX_SIZE = define(
+    Option(
+        "taskmanager.log.max-size",
+        1024**3,
+        size_or_none(1024**2),
+        "size",
+        "Disk space that each output file (`*.stdout`, `*.stderr`) of a driver or executor may take while it runs. "
+        "The task manager looks every second, and frees the oldest bytes but the first eighth; readers are told how "
+        "many bytes are missing. Bytes that are not yet in the shared storage are freed last. The file system must "
+        "support holes in files, as ext4, XFS, Btrfs and tmpfs do. At least 1m; 0: no bound.",
     )
 )
 

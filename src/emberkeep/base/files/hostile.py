@@ -28,7 +28,16 @@ def open_to_read(path: Path) -> int:
     If this process's user is root, only the owner of the directory counts: any user can give a file of root a second
     name. Raises OSError.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    return _open_of_owner(path, os.O_RDONLY)
+
+
+def open_to_free(path: Path) -> int:
+    """Return a descriptor with which parts of a regular file can be freed and read. See ``open_to_read``."""
+    return _open_of_owner(path, os.O_RDWR)
+
+
+def _open_of_owner(path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         _check_owner(path, os.fstat(descriptor), path.parent.stat().st_uid)
     except BaseException:

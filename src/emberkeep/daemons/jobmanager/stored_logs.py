@@ -6,7 +6,6 @@ from emberkeep.adapters.kept_logs.files import StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey
-from emberkeep.kept_logs.stitching import View
 from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
 from emberkeep.rest.serving.local_time import unix_from_local
 
@@ -49,7 +48,7 @@ def _read(opened: StitchedLog, query: LogQuery) -> LogChunk:
 
 def _search(opened: StitchedLog, wanted: LogSearch) -> LogFound:
     log, summary = opened.stitched, opened.summary
-    found = View(log, opened.load, summary.is_whole, unix_from_local).search(wanted.search)
+    found = log.view(opened.load, summary.is_whole, unix_from_local).search(wanted.search)
     return LogFound(
         found=found,
         size=log.size,

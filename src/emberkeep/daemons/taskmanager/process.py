@@ -35,6 +35,7 @@ from emberkeep.base.configuration.options import (
     CORES,
     DRIVER_PLACES,
     JOB_MANAGER_ADDRESS,
+    LOG_OUTPUT_MAX_SIZE,
     LOG_RETENTION,
     MEMORY,
     OFFLOAD_MIN_SIZE,
@@ -70,6 +71,7 @@ from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.transport import RpcService
 from emberkeep.rest.blobs import task_manager_blobs
+from emberkeep.rest.logs.bounding import LogBounds, end_of
 from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
@@ -213,16 +215,31 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     site.services.start("memory of processes", guard.run())
     site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())
-    shipping = log_shipping(
-        site.system, configuration, service.executor.link, rpc, catalogue, holdings.launcher.live_processes
-    )
+    _keep_logs(site, holdings, service, rpc, catalogue, stack)
+    return service
+
+
+def _keep_logs(
+    site: Site,
+    holdings: Holdings,
+    service: TaskManagerService,
+    rpc: HttpRpcClient,
+    catalogue: TaskManagerLogs,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Start what copies the logs of jobs to the shared storage, bounds them while jobs run, and deletes old ones."""
+    configuration, launcher, services = site.configuration, holdings.launcher, site.services
+    link = service.executor.link
+    shipping = log_shipping(site.system, configuration, link, rpc, catalogue, launcher.live_processes)
     if shipping is not None:
         stack.callback(shipping.close)
-        site.services.start("copies of logs", shipping.run())
+        services.start("copies of logs", shipping.run())
         service.on_emptied = shipping.send_all
-    pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
-    site.services.start("log retention", pruning)
-    return service
+    if most := configuration[LOG_OUTPUT_MAX_SIZE]:
+        stored = end_of if shipping is None else shipping.stored
+        services.start("size of output", LogBounds(catalogue, most, launcher.live_jobs, stored).run())
+    logs = site.directory.logs / "jobs"
+    services.start("log retention", prune_logs(logs, configuration[LOG_RETENTION], launcher.live_jobs))
 
 
 def _job_manager(configuration: Configuration) -> str:

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -20,10 +21,11 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position, parse_log_id
-from emberkeep.kept_logs.shipping import Cut, cut, next_part
+from emberkeep.kept_logs.shipping import Cut, Part, cut, moved, next_part
 from emberkeep.protocol.messages import KeepLog, LogKept
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.ports import LogCatalogue, LogEntry
+from emberkeep.rest.serving.log_contents import read_kept
 from emberkeep.rest.serving.log_reader import open_log
 
 log = structlog.get_logger(__name__)
@@ -122,6 +124,13 @@ class LogShipping:
                 due = self._clock.monotonic() + self._settings.interval
             await asyncio.sleep(_LOOK_SECONDS)
 
+    def stored(self, entry: LogEntry) -> int:
+        """Return up to where a log's file is stored, as far as this knows; its size if no more of it will be sent."""
+        sent = self._sent.get(entry.id, _Sent())
+        if sent.refused:
+            return entry.size
+        return 0 if sent.position is None else sent.position.source
+
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -173,11 +182,11 @@ class LogShipping:
                     if sent.was_whole and sent.position == Position():
                         sent.refused = True  # it was dropped to make room, and would take the room of newer logs
                         return
-                part = next_part(sent.position, entry.size, has_ended=entry.complete)
-                if part is None:
+                due = next_part(sent.position, entry.size, has_ended=entry.complete)
+                if due is None:
                     return
                 now_ms = self._clock.now_ms()
-                data = await self._in_thread(lambda: _read(entry, part.source, part.count))  # noqa: B023 - awaited here
+                part, data = await self._in_thread(partial(_read, entry, due))
                 piece = cut(part, data, entry.size, has_ended=entry.complete)
                 if piece is None:
                     return
@@ -226,13 +235,17 @@ def _question(now_ms: int, digest: Digest) -> LogPiece:
     return LogPiece(header=header, data=b"")
 
 
-def _read(entry: LogEntry, offset: int, count: int) -> bytes:
-    """Return a part of a log file. Raises Absent, Unavailable, OSError."""
+def _read(entry: LogEntry, part: Part) -> tuple[Part, bytes]:
+    """Return a part of a log file, which begins later if its first bytes were freed.
+
+    Raises Absent, Unavailable, OSError.
+    """
     descriptor = open_log(entry.path, entry.id)
     try:
-        return os.pread(descriptor, count, offset) if count else b""
+        start, data = read_kept(descriptor, part.source, part.count) if part.count else (part.source, b"")
     finally:
         os.close(descriptor)
+    return moved(part, start), data
 
 
 def _give_way() -> None:

@@ -15,10 +15,9 @@ from emberkeep.base.files.hostile import open_to_read
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.log_records import scan
-from emberkeep.log_records.scan import Contents
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogFound, LogQuery, LogSearch
-from emberkeep.rest.serving.local_time import unix_from_local
+from emberkeep.rest.serving.log_contents import read_noted, search_noted
 
 POLL_INTERVAL = 0.2  # seconds
 # The log is gone, or a job has put something else in its place.
@@ -51,7 +50,8 @@ class LogReader:
 
         While there are no such bytes and the log may still grow, wait for up to ``query.wait`` seconds. With
         ``query.from_start``, an offset beyond the end means that the file was replaced (rotated): reading starts again
-        at 0. Raises Absent if there is no such log, or if it belongs to a job other than ``query.job_id``.
+        at 0. Where bytes are not kept, reading starts at the note that says so. Raises Absent if there is no such log,
+        or if it belongs to a job other than ``query.job_id``.
         """
         deadline = self._monotonic() + query.wait
         entry, start = await self._with_bytes(log_id, query.job_id, deadline, lambda size: _start(query, size))
@@ -110,7 +110,7 @@ def _start(query: LogQuery, size: int) -> int:
 def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
     descriptor = open_log(entry.path, entry.id)
     try:
-        data = os.pread(descriptor, limit, start)
+        start, data = read_noted(descriptor, start, limit)
     finally:
         os.close(descriptor)
     end = start + len(data)
@@ -126,15 +126,7 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
 def _search(entry: LogEntry, search: scan.Search) -> LogFound:
     descriptor = open_log(entry.path, entry.id)
     try:
-        found = scan.search(
-            Contents(
-                read=lambda offset, count: os.pread(descriptor, max(0, count), offset),
-                size=entry.size,
-                complete=entry.complete,
-                local_time=unix_from_local,
-            ),
-            search,
-        )
+        found = search_noted(descriptor, entry.size, search, complete=entry.complete)
     finally:
         os.close(descriptor)
     return LogFound(found=found, size=entry.size, complete=entry.complete and found.end >= entry.size)
