@@ -14,12 +14,16 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
 log = structlog.get_logger(__name__)
 
+LEAST_DESCRIPTORS: Final = 128
+"""With fewer, a daemon serves a few drivers at most, and refuses others without saying why: see docs/limits.md."""
+LEAST_ON_NODES: Final = 512
+"""For a task manager: the JVMs of its jobs have the same limit, and Spark fails with 320, for reasons hard to read."""
 _MANY_DESCRIPTORS = 2**20  # stands for "no limit"
 _LEAST_RESERVE = 64
 _LOG_SECONDS = 60.0  # between two warnings
@@ -33,6 +37,12 @@ class Rejection(enum.StrEnum):
     FULL = "full"  # all places are taken by connections with a login
     NO_LOGIN = "no_login"  # no valid login in time
     LARGE_HEAD = "large_head"  # the request's line and headers are too large
+
+
+def allowed_descriptors() -> int:
+    """Return how many files and connections this process may have open (``ulimit -n``)."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MANY_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
 
 
 @dataclass(frozen=True)
@@ -50,9 +60,7 @@ def process_limits(descriptors: int | None = None) -> ConnectionLimits:
     ``descriptors``: how many files the process may have open; by default what the system allows (``ulimit -n``). A
     quarter is reserved. The limit of unproven connections allows for several ports in a process.
     """
-    if descriptors is None:
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        descriptors = _MANY_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+    descriptors = allowed_descriptors() if descriptors is None else descriptors
     most = max(2, descriptors - max(_LEAST_RESERVE, descriptors // 4))
     unproven = min(512, max(2, most // 6))
     return ConnectionLimits(open=most, unproven=unproven, unproven_of_address=max(1, unproven // 2))

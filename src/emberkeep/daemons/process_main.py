@@ -19,7 +19,8 @@ import structlog
 
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.connections import LEAST_DESCRIPTORS, LEAST_ON_NODES, allowed_descriptors
+from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.files.errors import file_problem
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.arguments import parse_arguments
@@ -87,6 +88,7 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
     """
 
     async def supervised(configuration: Configuration, layout: StateLayout) -> None:
+        _check_descriptors(LEAST_DESCRIPTORS if daemon == "jobmanager" else LEAST_ON_NODES)
         for warning in configuration.warnings():
             log.warning(warning)
         stop = asyncio.Event()
@@ -116,6 +118,16 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
             sys.stderr.write(f"  {hint}\n")
         return EXIT_CRASHED
     return EXIT_OK
+
+
+def _check_descriptors(least: int) -> None:
+    """Raise Fatal if this process may open fewer files and connections than it needs."""
+    allowed = allowed_descriptors()
+    if allowed < least:
+        raise Fatal(
+            f"this process may open only {allowed} files and connections, and needs at least {least}",
+            hint="raise the limit to 65536: `ulimit -n`, LimitNOFILE= of the service, or limits.conf",
+        )
 
 
 @contextlib.contextmanager

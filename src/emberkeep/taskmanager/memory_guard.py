@@ -26,7 +26,7 @@ class MeasuredProcesses(Protocol):
     """The drivers and executors that run here."""
 
     async def memory_mb(self) -> dict[ProcessKey, int]:
-        """Return how many MiB each driver and executor uses, with all that it has started."""
+        """Return how many MiB each driver and executor uses, with all that it has started. Raises RetryLater."""
 
     async def end(self, key: ProcessKey, reason: str) -> None:
         """End a process at once, and report this reason with its end. Raises RetryLater."""
@@ -57,7 +57,10 @@ class MemoryGuard:
     async def look(self) -> None:
         """Look once, and end what has to end."""
         available = self._available_mb()
-        uses = await self._uses() if self._watch.wants(available) else {}
+        try:
+            uses = await self._uses() if self._watch.wants(available) else {}
+        except RetryLater:  # nothing is known about them now
+            return
         for key, reason in self._watch.look(uses, available).items():
             log.warning("ending a process that uses more memory than it was given", process=str(key), reason=reason)
             with contextlib.suppress(RetryLater):  # this task manager ends, and the next one looks again

@@ -16,7 +16,7 @@ import pytest
 
 from emberkeep.adapters.processes.start import ProcessRecord, record_path, write_process_record
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
-from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, identify, read_stat
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -222,17 +222,22 @@ class TestCannotStart:
         self.assert_nothing_left(bench)
 
     @pytest.mark.parametrize(
-        ("number", "reason"),
-        [(11, "limit of processes"), (12, "not enough memory"), (24, "too many files"), (5, "Input/output error")],
+        ("number", "error", "reason"),
+        [
+            (11, RetryLater, "limit of processes"),
+            (12, RetryLater, "not enough memory"),
+            (24, RetryLater, "too many files"),
+            (5, Fatal, "Input/output error"),
+        ],
     )
     async def test_refusals_of_the_system(
-        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int, reason: str
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int, error: type[EmberkeepError], reason: str
     ) -> None:
         def refuse(*_arguments: object, **_options: object) -> None:
             raise OSError(number, os.strerror(number))
 
         monkeypatch.setattr(subprocess, "Popen", refuse)
-        with pytest.raises(Fatal, match=reason):
+        with pytest.raises(error, match=reason):
             await bench.start("")
         self.assert_nothing_left(bench)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import signal
 import sys
 import threading
@@ -16,6 +17,7 @@ import structlog
 
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.connections import LEAST_DESCRIPTORS, LEAST_ON_NODES
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.daemons.process_main import (
     EXIT_CRASHED,
@@ -146,3 +148,23 @@ def test_unknown_settings_are_refused_before_anything_starts(
 
     assert run_daemon("test", ["--state-dir", str(tmp_path), "-D", "rest.prot=1"], serve) == EXIT_USAGE
     assert "rest.port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("daemon", "least"), [("jobmanager", LEAST_DESCRIPTORS), ("taskmanager", LEAST_ON_NODES)])
+def test_a_process_with_too_few_descriptors_ends_at_once_and_says_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], daemon: str, least: int
+) -> None:
+    async def serve(*_: object) -> None:
+        raise AssertionError("it must not serve")
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (least - 1, hard))
+    try:
+        code = run_daemon(daemon, ["--state-dir", str(tmp_path)], serve)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    said = capsys.readouterr().err
+    assert code == EXIT_FAILED
+    assert f"only {least - 1} files and connections, and needs at least {least}" in said
+    assert "ulimit -n" in said

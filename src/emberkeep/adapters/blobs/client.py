@@ -27,7 +27,8 @@ from emberkeep.adapters.blobs.wire import (
 )
 from emberkeep.adapters.blocking.threads import WorkThreads, ended
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater, Unavailable
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.errors import CannotStore, DamagedBlob
@@ -272,10 +273,11 @@ def _write(file: int, data: memoryview, path: Path) -> None:
         data = data[written:]
 
 
-def _cannot_store(path: Path, error: OSError) -> CannotStore:
-    return CannotStore(
-        f"cannot store {path}: {error.strerror}", hint="check free space and permissions of that directory"
-    )
+def _cannot_store(path: Path, error: OSError) -> CannotStore | Unavailable:
+    problem = f"cannot store {path}: {error.strerror}"
+    if hint := shortage(error):
+        return Unavailable(problem, hint=hint)
+    return CannotStore(problem, hint="check free space and permissions of that directory")
 
 
 class HttpBlobUploads:

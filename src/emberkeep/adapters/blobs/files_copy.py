@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.files.errors import shortage
 from emberkeep.blobs.errors import CannotStore
 
 _PIECE_BYTES = 16 * 1024**2
@@ -105,8 +107,9 @@ def _through_memory(reader: int, writer: int) -> int:
     return len(data)
 
 
-def cannot_store(path: Path, error: OSError) -> CannotStore:
-    """Return the error for a local disk that refuses bytes."""
-    return CannotStore(
-        f"cannot store {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
-    )
+def cannot_store(path: Path, error: OSError) -> CannotStore | Unavailable:
+    """Return the error for a local disk that refuses bytes, or for a process that cannot use the disk now."""
+    problem = f"cannot store {path}: {error.strerror or error}"
+    if hint := shortage(error):
+        return Unavailable(problem, hint=hint)
+    return CannotStore(problem, hint="check free space and permissions of that directory")

@@ -23,8 +23,9 @@ import msgspec
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.errors import Fatal, InvalidInput, RetryLater
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.files.hostile import open_to_append
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.base.processes.os_user import OsUser, credentials_of
@@ -100,7 +101,7 @@ def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
 def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:
     """Write a record without an identity, then start the process.
 
-    Blocks. If it raises Fatal, it leaves nothing behind.
+    Blocks. If it raises Fatal, or RetryLater for what may pass, it leaves nothing behind.
     """
     path = record_path(directory, marker)
     write_process_record(path, ProcessRecord(name=request.name, identity=None))
@@ -144,9 +145,10 @@ def _output(path: Path, user: OsUser | None) -> Iterator[int]:
         else:
             descriptor = open_to_append(path, user)
     except OSError as error:
-        raise Fatal(
-            f"cannot open {path} for output: {error.strerror}", hint="check free space and permissions"
-        ) from None
+        problem = f"cannot open {path} for output: {error.strerror}"
+        if hint := shortage(error):
+            raise RetryLater(problem, hint=hint) from error
+        raise Fatal(problem, hint="check free space and permissions") from None
     try:
         yield descriptor
     finally:
@@ -157,19 +159,23 @@ _REASONS: dict[int, tuple[str, str | None]] = {
     errno.ENOENT: ("the program does not exist", "check the path, and the interpreter in its first line"),
     errno.EACCES: ("no permission to run it", "check that it is executable and its folders can be entered"),
     errno.ENOEXEC: ("the file is not a program for this machine", "check its format and first line"),
+    errno.E2BIG: ("the arguments and the environment are too large", "pass large values in files"),
+}
+_PASSING: dict[int, tuple[str, str]] = {  # with what is used up now and may be free again soon
     errno.EAGAIN: ("the limit of processes is reached", "raise `ulimit -u` or the container's pids limit"),
     errno.ENOMEM: ("there is not enough memory", "free memory, or lower taskmanager.memory.process.size"),
-    errno.E2BIG: ("the arguments and the environment are too large", "pass large values in files"),
     errno.EMFILE: ("too many files are open", "raise `ulimit -n`"),
     errno.ENFILE: ("too many files are open on this machine", "raise fs.file-max"),
 }
 
 
-def _start_error(error: OSError | ValueError, request: StartRequest) -> Fatal:
+def _start_error(error: OSError | ValueError, request: StartRequest) -> Fatal | RetryLater:
     program = request.argv[0] if request.argv else "(nothing)"
     if isinstance(error, ValueError):
         return Fatal(f"cannot start {program}: {error}", hint="arguments and environment must hold no NUL characters")
     if str(error.filename) == str(request.directory):
         return Fatal(f"cannot start {program} in {request.directory}: {error.strerror}", hint="check that directory")
+    if passing := _PASSING.get(error.errno or 0):
+        return RetryLater(f"cannot start {program}: {passing[0]}", hint=passing[1])
     reason, hint = _REASONS.get(error.errno or 0, (error.strerror or str(error), None))
     return Fatal(f"cannot start {program}: {reason}", hint=hint)

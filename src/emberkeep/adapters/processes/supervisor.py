@@ -33,15 +33,15 @@ from emberkeep.adapters.processes.start import (
     remove_record,
     write_process_record,
 )
-from emberkeep.adapters.processes.table import (
-    take_table,
-)
+from emberkeep.adapters.processes.table import take_table
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
 """Seconds for which a session may outlive its leader, in which a JVM runs its shutdown hooks."""
 _SWEEP_SECONDS = 2.0  # between two searches for orphans while no process is ending
+_RETRY_SECONDS = 0.5  # between two looks, while the process table cannot be read
 _FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two checks of a session that is ending
 
 __all__ = ["Exit", "Leftover", "OnExit", "ProcessSupervisor", "StartRequest"]
@@ -74,6 +74,7 @@ class ProcessSupervisor:
         self._look_again = asyncio.Event()
         self._next_sweep = 0.0  # loop time
         self._abandoned = False  # run() has ended
+        self._blind = False  # the last look at all processes failed
 
     async def start(self, request: StartRequest, on_exit: OnExit) -> int:
         """Start a process and return its pid. ``on_exit`` is called once, on the loop, when all its members have ended.
@@ -122,10 +123,24 @@ class ProcessSupervisor:
         """Add a process to those that this supervisor watches."""
         self._processes[process.marker] = process
         self._look_again.set()
-        if process.leader is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.pidfd = os.pidfd_open(process.leader.pid)
-        if process.pidfd is not None and (process.is_child or (process.leader and is_alive(process.leader))):
+        self._attend(process)
+
+    def _attend(self, process: Family) -> None:
+        """Wait for the end of a process's leader. If there is no descriptor for that now, the next look tries again."""
+        lives = False
+        try:
+            if process.leader is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.pidfd = os.pidfd_open(process.leader.pid)
+                    lives = process.is_child or is_alive(process.leader)
+        except OSError as error:
+            if not shortage(error):
+                raise
+            if process.pidfd is not None:
+                os.close(process.pidfd)
+                process.pidfd = None
+            return
+        if process.pidfd is not None and lives:
             asyncio.get_running_loop().add_reader(process.pidfd, self._leader_ended, process)
         else:
             self._leader_ended(process)
@@ -188,9 +203,12 @@ class ProcessSupervisor:
             await self._in_thread(process.raise_members)
 
     async def memory_mb(self) -> dict[str, int]:
-        """Return how many MiB each process uses, with all that belongs to it."""
+        """Return how many MiB each process uses, with all that belongs to it. Raises RetryLater."""
         known = tuple(process for process in self._processes.values() if process.is_ours)
-        return await self._in_thread(_memory_mb, known)
+        try:
+            return await self._in_thread(_memory_mb, known)
+        except OSError as error:
+            raise RetryLater(f"cannot look at processes now: {error}", hint=shortage(error)) from error
 
     def _require_free(self, name: str) -> None:
         if name in self.running() or name in self._starting or name in self._new_names:
@@ -210,7 +228,15 @@ class ProcessSupervisor:
         # Find the members first: after the leader's death its children are ours, and their parent no longer identifies
         # them.
         doomed = {process.marker} if grace <= 0 else set()
-        await self._in_thread(self._survey, (process,), [process], doomed)
+        while True:
+            try:
+                await self._in_thread(self._survey, (process,), [process], doomed)
+                break
+            except OSError as error:
+                self._say(error)
+                if self._abandoned:
+                    raise RetryLater(f"process {process.name} cannot be stopped: {error}") from error
+                await asyncio.sleep(_RETRY_SECONDS)
         if grace > 0 and process.pidfd is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
@@ -269,10 +295,17 @@ class ProcessSupervisor:
         """
         loop = asyncio.get_running_loop()
         now = loop.time()
+        for process in [p for p in self._processes.values() if p.pidfd is None and not p.leader_ended]:
+            self._attend(process)
         ending = [p for p in self._processes.values() if p.leader_ended or p.is_due(now)]
         if ending or (self._processes and now >= self._next_sweep):
             doomed = {p.marker for p in ending if p.is_due(now)}
-            alive = await self._in_thread(self._survey, tuple(self._processes.values()), ending, doomed)
+            try:
+                alive = await self._in_thread(self._survey, tuple(self._processes.values()), ending, doomed)
+            except OSError as error:  # what cannot be read now has not ended
+                self._say(error)
+                return loop.time() + _RETRY_SECONDS
+            self._blind = False
             self._next_sweep = loop.time() + _SWEEP_SECONDS
             for process in ending:
                 process.looks += 1
@@ -285,10 +318,15 @@ class ProcessSupervisor:
         deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and not p.is_due(now)]
         return min([self._next_sweep, *polls, *deadlines])
 
+    def _say(self, error: OSError) -> None:
+        if not self._blind:
+            _log.error("cannot look at processes now, trying again", reason=str(error), hint=shortage(error))
+        self._blind = True
+
     def _survey(self, known: tuple[Family, ...], ending: list[Family], doomed: set[str]) -> set[str]:
         """Find all members, kill the doomed ones, reap orphans.
 
-        Returns the markers in ``ending`` that have live members.
+        Returns the markers in ``ending`` that have live members. Raises OSError.
         """
         table = take_table()
         for process in known:

@@ -18,6 +18,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.processes.process_identity import ProcessIdentity, ProcessStat, read_stat
 
 MARKER_VARIABLE = "EMBERKEEP_PROCESS"
@@ -31,16 +32,21 @@ Members = dict[int, int]
 
 
 def take_table() -> Table:
-    """Read the kernel's process table. Processes that end during the reading are left out."""
+    """Read the kernel's process table. Processes that end during the reading are left out. Raises OSError."""
     stats = (read_stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit())
     return {stat.pid: stat for stat in stats if stat is not None}
 
 
 def carries_marker(pid: int, marker: str) -> bool:
-    """True if ``pid`` was started with our marker in its environment. False if the environment cannot be read."""
+    """True if ``pid`` was started with our marker in its environment. False if it has ended or may not be looked at.
+
+    Raises OSError if this process cannot read now, for example for want of descriptors.
+    """
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
+    except OSError as error:
+        if shortage(error):
+            raise
         return False
     return f"{MARKER_VARIABLE}={marker}".encode() in environ.split(b"\0")
 

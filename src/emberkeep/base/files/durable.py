@@ -19,7 +19,7 @@ from types import MappingProxyType
 import google_crc32c
 
 from emberkeep.base.errors import Absent, Conflict, Damaged, Fatal, NewerFormat
-from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.files.errors import cannot_read, cannot_write, shortage
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 
 # A file system without hard links, or one that forbids them.
@@ -50,7 +50,7 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
     except OSError as error:
         raise Fatal(
             f"cannot write {path}: {error.strerror or error}",
-            hint="check the free space and the permissions of that directory",
+            hint=shortage(error) or "check the free space and the permissions of that directory",
         ) from error
 
 

@@ -15,6 +15,18 @@ from emberkeep.base.errors import Absent, Fatal, Unavailable
 # The cause is the disk or the request, not the connection: waiting alone does not help.
 CANNOT_STORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG})
 
+# The cause is neither the path nor its disk: this process or this machine has used up something, and may get it back.
+_SHORTAGES = {
+    errno.EMFILE: "raise this process's limit of open files: `ulimit -n`, or LimitNOFILE= of its service",
+    errno.ENFILE: "raise the machine's limit of open files, fs.file-max",
+    errno.ENOMEM: "free memory, or give this process or its container more",
+}
+
+
+def shortage(error: BaseException | None) -> str | None:
+    """Return what to do if ``error`` comes from a shortage in this process or on this machine, which may pass."""
+    return _SHORTAGES.get(error.errno or 0) if isinstance(error, OSError) else None
+
 
 def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
     """Translate an error of reading ``path``.
@@ -26,7 +38,7 @@ def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
         return Absent(f"{path} does not exist")
     return Unavailable(
         f"{path} cannot be read now: {error.strerror or error}",
-        hint="check that its file system is mounted and that this user may read it",
+        hint=shortage(error) or "check that its file system is mounted and that this user may read it",
     )
 
 
@@ -63,7 +75,7 @@ def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
         )
     return Unavailable(
         f"{path} cannot be written now: {error.strerror or error}",
-        hint="check that its file system is mounted and that this user may write to it",
+        hint=shortage(error) or "check that its file system is mounted and that this user may write to it",
     )
 
 
@@ -84,4 +96,4 @@ def file_problem(error: BaseException) -> tuple[str, str] | None:
         return None
     reason = error.strerror or type(error).__name__
     hint = "check that this path is the one that you mean, and that this user may use it and the directories above it"
-    return f"cannot use {os.fsdecode(error.filename)}: {reason}", hint
+    return f"cannot use {os.fsdecode(error.filename)}: {reason}", shortage(error) or hint

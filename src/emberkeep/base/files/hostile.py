@@ -114,7 +114,8 @@ def remove_tree(path: Path) -> None:
     except OSError:
         return
     try:
-        _empty(top)
+        with contextlib.suppress(OSError):  # it cannot be listed now, for example for want of descriptors
+            _empty(top)
     finally:
         os.close(top)
     with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -104,8 +105,10 @@ class Daemon:
         """Return the error for the daemon's unexpected end."""
         code = self.process.poll()
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
-        shown = last_lines(self.command.err)
-        return Fatal(f"{self.command.module} {how}{':' if shown else ''}{_indented(shown)}", hint=self._where())
+        shown, hint = last_lines(self.command.err), self._where()
+        if code == -signal.SIGKILL:
+            hint = f"if nobody has killed it, it needs more memory: see MemoryMax=, memory.max and dmesg; {hint}"
+        return Fatal(f"{self.command.module} {how}{':' if shown else ''}{_indented(shown)}", hint=hint)
 
     def kill(self) -> None:
         """Kill the daemon and reap it."""

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import structlog
@@ -215,25 +216,52 @@ def _standby_pool(configuration: Configuration) -> StandbyPool:
     return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
 
 
-def available_mb() -> int:
-    """Return the MiB that the machine can still give to processes."""
-    return int(psutil.virtual_memory().available) // _MIB
+class NodeMeter:
+    """Measures what a node uses. The last numbers count while none can be read, for example for want of descriptors.
 
+    Raises OSError if the first ones cannot be read.
+    """
 
-def node_usage(holdings: Holdings, directory: Path) -> NodeUsage:
-    memory, gateway = psutil.virtual_memory(), holdings.gateway
-    ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
-    disk = shutil.disk_usage(directory)
-    return NodeUsage(
-        disk_free_mb=disk.free // _MIB,
-        disk_total_mb=disk.total // _MIB,
-        memory_used_mb=(memory.total - memory.available) // _MIB,
-        memory_total_mb=memory.total // _MIB,
-        cpu_percent=psutil.cpu_percent(),
-        blobs=holdings.blobs.cache.report(),
-        local_state=() if gateway is None else gateway.upkeep.jobs,
-        state_gateway=None if gateway is None else gateway.upkeep.report(),
-        connections_rejected=sum(sum(port.connections.rejections().values()) for port in ports),
-        standbys=holdings.launcher.standbys.report(),
-        reserved_standbys=holdings.launcher.standbys.report_reserved(),
-    )
+    def __init__(self, holdings: Holdings, directory: Path) -> None:
+        self._holdings = holdings
+        self._directory = directory
+        self._memory, self._disk, self._cpu = self._measured()
+        self._is_current = True
+
+    def usage(self) -> NodeUsage:
+        """Return what the node uses now."""
+        self._measure()
+        memory, disk, holdings = self._memory, self._disk, self._holdings
+        gateway = holdings.gateway
+        ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
+        return NodeUsage(
+            disk_free_mb=disk.free // _MIB,
+            disk_total_mb=disk.total // _MIB,
+            memory_used_mb=(memory.total - memory.available) // _MIB,
+            memory_total_mb=memory.total // _MIB,
+            cpu_percent=self._cpu,
+            blobs=holdings.blobs.cache.report(),
+            local_state=() if gateway is None else gateway.upkeep.jobs,
+            state_gateway=None if gateway is None else gateway.upkeep.report(),
+            connections_rejected=sum(sum(port.connections.rejections().values()) for port in ports),
+            standbys=holdings.launcher.standbys.report(),
+            reserved_standbys=holdings.launcher.standbys.report_reserved(),
+        )
+
+    def available_mb(self) -> int:
+        """Return the MiB that the machine can still give to processes."""
+        self._measure()
+        return int(self._memory.available) // _MIB
+
+    def _measure(self) -> None:
+        try:
+            self._memory, self._disk, self._cpu = self._measured()
+        except OSError as error:
+            if self._is_current:
+                log.warning("cannot measure what this node uses, going on with the last numbers", reason=str(error))
+            self._is_current = False
+        else:
+            self._is_current = True
+
+    def _measured(self) -> tuple[Any, Any, float]:
+        return psutil.virtual_memory(), shutil.disk_usage(self._directory), psutil.cpu_percent()

@@ -258,7 +258,7 @@ class ProcessLauncher:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def memory_mb(self) -> dict[ProcessKey, int]:
-        """Return how many MiB each driver and executor uses, with all that it has started."""
+        """Return how many MiB each driver and executor uses, with all that it has started. Raises RetryLater."""
         used = await self._supervisor.memory_mb()
         return {key: used[name] for name, key in self._running.items() if name in used}
 

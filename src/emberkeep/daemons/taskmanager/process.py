@@ -65,7 +65,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.daemons.taskmanager.holdings import Holdings, Site, available_mb, bind_host, node_usage, open_holdings
+from emberkeep.daemons.taskmanager.holdings import Holdings, NodeMeter, Site, bind_host, open_holdings
 from emberkeep.daemons.taskmanager.run_as import job_users, open_working_directory
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
@@ -175,11 +175,12 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     stack.callback(reader.close)
     info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
     await _announce(directory, info, holdings.port)
+    meter = NodeMeter(holdings, directory.root)
     ports = TaskManagerPorts(
         rpc=rpc,
         launcher=holdings.launcher,
         store=SlotsFile(directory.slots_record),
-        usage=lambda: node_usage(holdings, directory.root),
+        usage=meter.usage,
         logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
         listeners=() if gateway is None else (gateway.upkeep,),
         local_state=gateway,
@@ -211,7 +212,7 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     stack.push_async_callback(server.close)
     site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
-    guard = MemoryGuard(configuration, holdings.launcher, lambda: service.executor.table.state, available_mb)
+    guard = MemoryGuard(configuration, holdings.launcher, lambda: service.executor.table.state, meter.available_mb)
     site.services.start("memory of processes", guard.run())
     site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())

@@ -16,7 +16,8 @@ from enum import Enum
 from pathlib import Path
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, RetryLater
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.os_user import OsUser
@@ -119,10 +120,10 @@ class LibraryCache:
             raise Fatal(f"cannot fetch a file of the job: {error}") from error
         except OSError as error:
             self.release(owner, holder)
-            raise Fatal(
-                f"cannot put the job's files into {directory}: {error.strerror} ({error.filename})",
-                hint="check that disk: space and permissions",
-            ) from error
+            problem = f"cannot put the job's files into {directory}: {error.strerror} ({error.filename})"
+            if hint := shortage(error):
+                raise RetryLater(problem, hint=hint) from error
+            raise Fatal(problem, hint="check that disk: space and permissions") from error
         except BaseException:
             self.release(owner, holder)
             raise
