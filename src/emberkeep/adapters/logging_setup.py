@@ -6,6 +6,7 @@ credentials are masked in the finished line, whether they come from a value, a m
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import logging.handlers
@@ -159,7 +160,31 @@ def redact(line: str) -> str:
 
 
 class _PrivateRotatingFile(logging.handlers.RotatingFileHandler):
-    """A log file that only its owner can read: its lines name paths, hosts and user code."""
+    """A log file that only its owner can read: its lines name paths, hosts and user code.
+
+    ``_lost``: how many lines could not be written since the last one that was.
+    """
+
+    _lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self._lost
+        super().emit(record)
+        if self._lost == lost:
+            self._lost = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name in logging
+        """Say once that lines are lost. A traceback for each would fill what is left of the disk."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if self._lost == 1:
+            with contextlib.suppress(OSError):
+                problem = f"the log {self.baseFilename} cannot be written, lines are lost: {error.strerror or error}"
+                sys.stderr.write(f"emberkeep: {problem}\n")
+                sys.stderr.flush()
 
     def _open(self) -> io.TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

@@ -15,6 +15,7 @@ import structlog
 from emberkeep.adapters.logging_setup import redact, set_up_logging, set_up_logging_beside_user_code
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
+from tests.unit.adapters.small_disks import small_disk
 
 TOKEN = "Zx9_secret-token-value"
 
@@ -160,3 +161,30 @@ def test_a_redacted_json_line_is_still_json(tmp_path: Path) -> None:
     (line,) = lines(tmp_path / "p.log")
     assert line["n"] == 1
     assert TOKEN not in json.dumps(line)
+
+
+def test_a_full_disk_is_reported_once_and_logging_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", True)  # as it is in daemons
+    log = structlog.get_logger("emberkeep.x")
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        set_up_logging("taskmanager", disk, settings())
+        (disk / "filler").write_bytes(bytes(60 * 1024))
+        for number in range(200):
+            log.info("a line", number=number, text="x" * 100)
+        said = capsys.readouterr().err
+        (disk / "filler").unlink()
+        log.info("after")
+        last = (disk / "taskmanager.log").read_text().splitlines()[-1]
+        handler = next(each for each in logging.getLogger().handlers if _is_of(each, disk))
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+    assert said.count("\n") == 1
+    assert said.endswith("taskmanager.log cannot be written, lines are lost: No space left on device\n")
+    assert '"event": "after"' in last
+
+
+def _is_of(handler: logging.Handler, directory: Path) -> bool:
+    return str(getattr(handler, "baseFilename", "")).startswith(str(directory))
