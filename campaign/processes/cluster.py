@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,7 +72,8 @@ class Member:
 class RealCluster:
     """Use as ``async with``: all members run then. ``directory`` is its own, and is kept afterwards.
 
-    ``zookeepers``: 0 for a job store in SQLite, with one JobManager. ``settings``: of all members.
+    ``zookeepers``: 0 for a job store in SQLite, with one JobManager. ``settings``: of all members. ``starts``: starts a
+    JobManager or a task manager.
     """
 
     def __init__(
@@ -83,8 +84,10 @@ class RealCluster:
         task_managers: int = 3,
         zookeepers: int = 1,
         settings: Mapping[str, str] = _NO_SETTINGS,
+        starts: Callable[[DaemonCommand], Daemon] = start_daemon,
     ) -> None:
         self.directory = directory
+        self._starts = starts
         self.state = directory / "state"
         servers = plan_ensemble(directory / "zookeeper", zookeepers)
         self._servers = servers
@@ -157,7 +160,7 @@ class RealCluster:
         if member.kind == "taskmanager":
             settings["process.taskmanager.working-dir"] = str(self._working_directory(member))
         words = tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
-        member.daemon = start_daemon(DaemonCommand(member.kind, words, self.directory / "output" / member.name))
+        member.daemon = self._starts(DaemonCommand(member.kind, words, self.directory / "output" / member.name))
         await member.daemon.ready(START_SECONDS)
 
     def kill(self, member: Member) -> None:

@@ -47,6 +47,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.daemons.arguments import parse_arguments
 from emberkeep.daemons.encryption import encrypts
 from emberkeep.daemons.local_zookeeper import with_local_zookeeper
+from emberkeep.daemons.probes.memory import read_memory
 from emberkeep.daemons.probes.servers import ServerSight, look_at, look_at_free_port, read_certificate_file
 from emberkeep.daemons.probes.storage import read_disk, try_storage
 from emberkeep.daemons.probes.versions import versions_here, versions_of, versions_of_standbys
@@ -60,6 +61,7 @@ from emberkeep.diagnosis.machine import (
     descriptor_findings,
     disk_findings,
     java_findings,
+    memory_findings,
     path_findings,
 )
 from emberkeep.diagnosis.model import Finding, Report, Severity
@@ -127,6 +129,7 @@ def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]
     """Return the findings about this machine alone. Blocks."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     findings = [*java_findings(_java()), *descriptor_findings(-1 if soft == resource.RLIM_INFINITY else soft)]
+    findings += memory_findings(read_memory())
     findings += storage_findings(try_storage(layout.storage, "high-availability.storageDir"))
     for place, purpose in (
         (layout.ha_blobs, "blob.storage.ha-directory"),

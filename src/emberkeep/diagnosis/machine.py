@@ -11,6 +11,8 @@ from emberkeep.diagnosis.model import Finding, Severity
 _MIB: Final = 1024**2
 DISK_ERROR: Final = 256 * _MIB
 DISK_WARNING: Final = 2048 * _MIB
+MEMORY_ERROR: Final = 128 * _MIB  # below, a JobManager or a task manager is killed: see docs/limits.md
+MEMORY_WARNING: Final = 2048 * _MIB  # both of them, and the smallest driver and executor
 DESCRIPTORS_ERROR: Final = 1024
 DESCRIPTORS_WARNING: Final = 4096
 _LAST_OF_ROCKSDB: Final = "\uffff"
@@ -32,6 +34,13 @@ class DiskFacts(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class MemoryFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The bytes that new processes may use. None: they could not be read, with the ``problem``."""
+
+    free: int | None
+    problem: str = ""
+
+
 def java_findings(facts: JavaFacts) -> list[Finding]:
     """Return whether Spark can run here."""
     severity, what = (Severity.ERROR, facts.problem) if facts.problem else (Severity.OK, f"Java {facts.major}")
@@ -49,6 +58,20 @@ def disk_findings(facts: DiskFacts) -> list[Finding]:
     )
     fix = "" if severity is Severity.OK else "free space there: logs, working directories of ended jobs, old savepoints"
     return [Finding(check="disk", where=facts.where, severity=severity, what=f"{_size(facts.free)} free", fix=fix)]
+
+
+def memory_findings(facts: MemoryFacts) -> list[Finding]:
+    """Return whether there is enough memory for a daemon and a small job."""
+    where = "this machine, this user"
+    if facts.free is None:
+        what = f"the free memory cannot be read: {facts.problem}"
+        return [Finding(check="memory", where=where, severity=Severity.UNKNOWN, what=what)]
+    severity = Severity.OK
+    if facts.free < MEMORY_WARNING:
+        severity = Severity.ERROR if facts.free < MEMORY_ERROR else Severity.WARNING
+    fix = "" if severity is Severity.OK else "free memory, or raise the limit of the container or service (MemoryMax=)"
+    what = f"processes may use {_size(facts.free)}"
+    return [Finding(check="memory", where=where, severity=severity, what=what, fix=fix)]
 
 
 def path_findings(path: str, where: str) -> list[Finding]:

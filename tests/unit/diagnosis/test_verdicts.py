@@ -10,9 +10,11 @@ from emberkeep.diagnosis.clocks import ClockReading, clock_findings
 from emberkeep.diagnosis.machine import (
     DiskFacts,
     JavaFacts,
+    MemoryFacts,
     descriptor_findings,
     disk_findings,
     java_findings,
+    memory_findings,
     path_findings,
 )
 from emberkeep.diagnosis.model import Finding, Report, Severity, gravest_first
@@ -192,6 +194,18 @@ def test_free_space(free: int, severity: Severity) -> None:
 
 def test_space_that_cannot_be_read_is_not_taken_for_none() -> None:
     (finding,) = disk_findings(DiskFacts(where="/s", free=None, problem="no reply"))
+    assert finding.severity is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("free", "severity"), [(128 * MIB - 1, ERROR), (128 * MIB, WARNING), (2048 * MIB - 1, WARNING), (2048 * MIB, OK)]
+)
+def test_free_memory(free: int, severity: Severity) -> None:
+    assert severities(memory_findings(MemoryFacts(free=free))) == [severity]
+
+
+def test_memory_that_cannot_be_read_is_not_taken_for_none() -> None:
+    (finding,) = memory_findings(MemoryFacts(free=None, problem="too many open files"))
     assert finding.severity is UNKNOWN
 
 
