@@ -310,7 +310,7 @@ class JobMaster(Actor):
             self.procedures.progress(),
             self._system.clock.monotonic(),
             rows=self.progress.trend(),
-            course=self.progress.course(self._status.completed_tasks, executors),
+            course=self.progress.course(self._status.work, executors),
             tell_blocklist=self._blocklist_lost,
         )
 

@@ -20,6 +20,7 @@ from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
 from emberkeep.jobs.progress.kept_progress import KeptProgress
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.trend import SAMPLE_MS, SAMPLES_KEPT, Trend, trend_of_rows
+from emberkeep.jobs.progress.work import AttemptWork
 
 log = structlog.get_logger(__name__)
 
@@ -79,15 +80,15 @@ class ProgressKeeper(ActorPart):
             self._trend = trend_of_rows(recent, now_ms, began_ms=min(self._log.reported().values()))
         return self._trend
 
-    def course(self, tasks: int, executors: int) -> Course | None:
-        """Note how many tasks the attempt has done and how many executors it has, and return the job's course.
+    def course(self, work: AttemptWork, executors: int) -> Course | None:
+        """Note what the attempt has done and how many executors it has, and return the job's course.
 
         Return None before the first executor or task. Only for the owner's handlers.
         """
         known = self._course.course()
-        if known is None and not tasks and not executors:
+        if known is None and not work.completed_tasks and not executors:
             return None
-        self._course.note(tasks, executors, self._clock.now_ms())
+        self._course.note(work, executors, self._clock.now_ms())
         return self._course.course()
 
     async def run(self) -> None:

@@ -49,8 +49,8 @@ class AttemptStatus:
         self._flows: tuple[FlowProgress, ...] = ()
 
     @property
-    def completed_tasks(self) -> int:
-        return self._work.completed_tasks
+    def work(self) -> AttemptWork:
+        return self._work
 
     def see(self, view: SparkView | None) -> None:
         """Note Spark's newest state. ``view``: None while no SparkContext is up."""

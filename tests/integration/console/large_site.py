@@ -45,6 +45,12 @@ COURSE = Course(  # of a job that has worked for a day
     step_ms=720_000,
     tasks=tuple(100 * number for number in range(SAMPLES_KEPT)),
     executors=tuple(number % 4 for number in range(SAMPLES_KEPT)),
+    task_ms=tuple(600_000 * number for number in range(SAMPLES_KEPT)),
+    gc_ms=tuple(100 * number**2 for number in range(SAMPLES_KEPT)),
+    shuffle_read=tuple(number * 1024**3 for number in range(SAMPLES_KEPT)),
+    shuffle_written=tuple(number * 2 * 1024**3 for number in range(SAMPLES_KEPT)),
+    spilled_memory=(0,) * 60 + tuple(number * 1024**3 for number in range(SAMPLES_KEPT - 60)),
+    spilled_disk=(0,) * 60 + tuple(number * 1024**2 for number in range(SAMPLES_KEPT - 60)),
 )
 BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
 JOINED = job_id(4)  # a stream with two sources

@@ -196,11 +196,13 @@ def test_plots_are_zoomed_with_buttons_and_keys(opened: Window) -> None:
     assert not opened.accessibility_problems()
 
 
-def test_the_tasks_and_executors_of_a_job_are_plotted_over_its_whole_time(opened: Window) -> None:
+def test_the_work_and_cost_of_a_job_are_plotted_over_its_whole_time(opened: Window) -> None:
     page = opened.page
     opened.open(f"/jobs/{BATCH}")
     page.locator("[data-plot=executors] canvas").first.wait_for()
-    expect(page.locator("#course-plots figure")).to_have_count(3)
+    expect(page.locator("#course-plots figure")).to_have_count(6)
+    caption = page.locator("[data-plot=spill] figcaption")
+    expect(caption).to_contain_text("to disks 1.4 KiB")
     opened.sees("11 800 tasks done since", "#course-newest")
     page.get_by_text("The samples as a table").click()
     expect(page.locator("#course-table tr")).to_have_count(60)

@@ -366,7 +366,19 @@ PROGRESS_WITH_INTERVAL = KeptProgress(
 
 COURSE = Course(began_ms=1_795_000_000_000, step_ms=20_000, tasks=(3, 8), executors=(1, 2))
 
+COURSE_WITH_COST = msgspec.structs.replace(
+    COURSE,
+    task_ms=(3_000, 9_000),
+    gc_ms=(30, 90),
+    shuffle_read=(1_024, 1_024),
+    shuffle_written=(2_048, 4_096),
+    spilled_memory=(0, 512),
+    spilled_disk=(0, 64),
+)
+
 PROGRESS_WITH_COURSE = KeptProgress(queries=(), course=COURSE)
+
+PROGRESS_WITH_COST = KeptProgress(queries=(), course=COURSE_WITH_COST)
 
 WORK = AttemptWork(
     active_jobs=1,
@@ -406,6 +418,10 @@ WORK = AttemptWork(
 )
 
 RESULT_WITH_WORK = msgspec.structs.replace(samples.RESULT, work=KeptWork(app_id="app-1", work=WORK, course=COURSE))
+
+RESULT_WITH_COST = msgspec.structs.replace(
+    samples.RESULT, work=KeptWork(app_id="app-1", work=WORK, course=COURSE_WITH_COST)
+)
 
 USAGE = KeptHistories(
     step_ms=10_000,
@@ -464,6 +480,16 @@ FORMATS = {
     "job-upgrade": _node(UPGRADE),
     "blob-place-without-record": Format(
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
+    ),
+    "progress-history-with-cost.record": Format(
+        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_COST)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
+        PROGRESS_WITH_COST,
+    ),
+    "result-with-cost": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_COST)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_COST,
     ),
     "result": _node(RESULT_THAT_KEEPS_DATA),
     "result-of-an-owner": _node(OWNED_RESULT),

@@ -1171,7 +1171,7 @@ def test_the_course_of_the_job_goes_on_in_the_next_attempt_and_is_written_now_an
         store = with_history(bench)
         began = VirtualClock(bench.loop).now_ms() - 40_000
         store.before = KeptProgress(queries=(), course=Course(began_ms=began, tasks=(2, 5), executors=(1, 2)))
-        bench.spark.work = AttemptWork(completed_tasks=6, total_tasks=9)
+        bench.spark.work = AttemptWork(completed_tasks=6, total_tasks=9, gc_ms=70)
         await bench.service.master.registered.wait()
         await bench.until(lambda: bool((course := bench.status().course) and course.tasks[-1] == 11))
         await asyncio.sleep(PAUSE)
@@ -1180,6 +1180,7 @@ def test_the_course_of_the_job_goes_on_in_the_next_attempt_and_is_written_now_an
         kept = store.kept.course
         assert kept is not None
         assert (kept.began_ms, kept.tasks[:4], kept.tasks[-1]) == (began, (2, 5, 5, 5), 11)
+        assert (kept.gc_ms[0], kept.gc_ms[-1]) == (0, 70)
 
     run(story)
 

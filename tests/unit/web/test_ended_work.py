@@ -27,7 +27,17 @@ REPORT = status_report(
         stages=(msgspec.structs.replace(STAGE, stage_id=5, status="ACTIVE"), STAGE),
         executors=(ExecutorWork(executor_id="7", task_ms=9000, gc_ms=90, host="10.0.0.5", tasks=8, failed=1),),
     ),
-    course=Course(began_ms=1_795_000_000_000, tasks=(3, 8), executors=(1, 2)),
+    course=Course(
+        began_ms=1_795_000_000_000,
+        tasks=(3, 8),
+        executors=(1, 2),
+        task_ms=(3_000, 9_000),
+        gc_ms=(30, 90),
+        shuffle_read=(1_024, 1_024),
+        shuffle_written=(2_048, 4_096),
+        spilled_memory=(0, 512),
+        spilled_disk=(0, 64),
+    ),
 )
 ENDED = with_work(RESULT, REPORT)
 
@@ -59,7 +69,9 @@ async def test_the_page_shows_stages_executors_and_the_course(tmp_path: Path) ->
         assert "collect at app.py:5" in text
         assert "8 of 8 tasks done" in text
         assert '<td data-label="Host">10.0.0.5</td>' in text
-        assert 'data-tasks="3 8" data-executors="1 2"' in text
+        assert 'data-tasks="3 8" data-executors="1 2" data-task-time="3000 9000" data-gc-time="30 90"' in text
+        assert 'data-shuffle-read="1024 1024" data-shuffle-write="2048 4096"' in text
+        assert 'data-spilled-memory="0 512" data-spilled-disk="0 64"' in text
 
 
 async def test_the_rest_api_has_them_too(tmp_path: Path) -> None:
@@ -71,6 +83,12 @@ async def test_the_rest_api_has_them_too(tmp_path: Path) -> None:
             "interval": 10_000,
             "tasks-finished": [3, 8],
             "executors": [1, 2],
+            "task-time": [3_000, 9_000],
+            "gc-time": [30, 90],
+            "shuffle-read": [1_024, 1_024],
+            "shuffle-write": [2_048, 4_096],
+            "memory-bytes-spilled": [0, 512],
+            "disk-bytes-spilled": [0, 64],
         }
         assert job["ended-executors"] == [
             {"id": "7", "host": "10.0.0.5", "tasks-finished": 8, "tasks-failed": 1, "task-time": 9000, "gc-time": 90}
@@ -82,4 +100,4 @@ async def test_the_newest_sample_of_a_job_that_runs_is_not_shown_before_it_is_wh
     running = msgspec.structs.replace(view_of_result(ENDED), status=JobStatus.RUNNING, ended_ms=None, exit_code=None)
     gateway.add(running)
     async with running_site(tmp_path, gateway) as site:
-        assert 'data-tasks="3" data-executors="1"' in await page(site)
+        assert 'data-tasks="3" data-executors="1" data-task-time="3000"' in await page(site)

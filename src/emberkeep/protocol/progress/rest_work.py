@@ -74,13 +74,22 @@ class EndedExecutorInfo(Kebab, frozen=True, kw_only=True):
 
 
 class CourseInfo(Kebab, frozen=True, kw_only=True):
-    """Tasks and executors of a job over its whole time, over all attempts. 120 samples at most, oldest first.
+    """The work of a job over its whole time, over all attempts. 120 samples at most, oldest first.
 
     A sample stands for ``interval`` from ``began`` on, which doubles each time that there are too many samples.
-    ``tasks-finished``: until the end of the sample. ``executors``: the most that there were in it.
+    ``executors``: the most that there were in the sample. All others are sums from the job's start until the end of the
+    sample: ``tasks-finished``; ``task-time``, of tasks that have ended, and ``gc-time``, the part of it that went into
+    garbage collection; bytes of shuffles and spills. A driver of an earlier release records tasks and executors only:
+    then the other lists are empty.
     """
 
     began: Millis
     interval: Duration
     tasks_finished: list[int]
     executors: list[int]
+    task_time: list[Duration]
+    gc_time: list[Duration]
+    shuffle_read: list[int]
+    shuffle_write: list[int]
+    memory_bytes_spilled: list[int]
+    disk_bytes_spilled: list[int]

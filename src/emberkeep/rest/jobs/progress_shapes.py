@@ -61,6 +61,12 @@ def course_info(course: Course) -> CourseInfo:
         interval=course.step_ms,
         tasks_finished=list(course.tasks),
         executors=list(course.executors),
+        task_time=list(course.task_ms),
+        gc_time=list(course.gc_ms),
+        shuffle_read=list(course.shuffle_read),
+        shuffle_write=list(course.shuffle_written),
+        memory_bytes_spilled=list(course.spilled_memory),
+        disk_bytes_spilled=list(course.spilled_disk),
     )
 
 

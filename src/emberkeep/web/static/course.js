@@ -1,8 +1,8 @@
-// Tasks and executors over a job's whole time. The page has the samples: live.js replaces them when there is a new one.
+// What a job has done over its whole time. The page has the samples: live.js replaces them when there is a new one.
 // The zoom is in the page's address.
 
 import { courseRows, samples, summary } from "./course_series.js";
-import { count, moment } from "./formats.js";
+import { bytes, count, moment, percent } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { fill } from "./table_rows.js";
 
@@ -23,6 +23,10 @@ function numbers(sample, events) {
     ["Tasks done", count(sample.tasks)],
     ["Tasks / s", count(sample.rate)],
     ["Executors", count(sample.executors)],
+    ["GC", percent(sample.gc)],
+    ["Shuffle read / s", bytes(sample.shuffleRead)],
+    ["Written / s", bytes(sample.shuffleWritten)],
+    ["Spilled / s", bytes(sample.spilledDisk)],
     ["Events since", events.map(markText).join("; ") || "–", "hint"],
   ];
 }

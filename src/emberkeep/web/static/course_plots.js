@@ -1,6 +1,6 @@
-// The plots of a job's tasks and executors.
+// The plots of what a job has done, and at what cost.
 
-import { count, seconds } from "./formats.js";
+import { bytes, count, percent, seconds } from "./formats.js";
 import { Plots } from "./plots.js";
 
 const PLOTS = [
@@ -22,6 +22,32 @@ const PLOTS = [
     stepped: true,
     left: count,
     series: () => [{ label: "most at a time", value: (sample) => sample.executors }],
+  },
+  {
+    id: "gc",
+    title: "Garbage collection",
+    left: percent,
+    series: () => [{ label: "of task time", value: (sample) => sample.gc }],
+  },
+  {
+    id: "shuffle",
+    title: "Shuffles, bytes per second",
+    onlyIfUsed: true,
+    left: bytes,
+    series: () => [
+      { label: "read", value: (sample) => sample.shuffleRead },
+      { label: "written", value: (sample) => sample.shuffleWritten },
+    ],
+  },
+  {
+    id: "spill",
+    title: "Spilled, bytes per second",
+    onlyIfUsed: true,
+    left: bytes,
+    series: () => [
+      { label: "to disks", value: (sample) => sample.spilledDisk },
+      { label: "before serialization", value: (sample) => sample.spilledMemory },
+    ],
   },
 ];
 

@@ -6,6 +6,10 @@ export function count(value) {
   return value.toFixed(digits).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
+export function percent(value) {
+  return value === null || value === undefined ? "–" : `${count(value)} %`;
+}
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

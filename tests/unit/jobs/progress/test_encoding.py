@@ -40,6 +40,7 @@ def test_a_thousand_records_are_small() -> None:
         encode_record(KIND, VERSION, zlib.compress(b'{"queries":[{"query_id":"q"}]}')),
         encode_record(KIND, VERSION, zlib.compress(b'{"queries":[]}')[:-2]),
         encode_progress(KeptProgress(queries=(), course=Course(began_ms=1, tasks=(1,), executors=()))),
+        encode_progress(KeptProgress(queries=(), course=Course(began_ms=1, gc_ms=(1, 2), tasks=(1,), executors=(1,)))),
         encode_progress(KeptProgress(queries=(), course=Course(began_ms=1, step_ms=0, tasks=(1,), executors=(1,)))),
     ],
 )
