@@ -175,7 +175,8 @@ class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
 class UsageSample(Kebab, frozen=True, kw_only=True):
     """One interval, which begins at ``time``.
 
-    ``cpu-percent``: the mean of the interval. The rest is the newest value in it.
+    ``cpu-percent``: the mean of the interval. The rest is the newest value in it; in an earlier sample, the most memory
+    and slots in use, and the least of the disk free.
     """
 
     time: Millis
@@ -194,6 +195,8 @@ class UsageInfo(Kebab, frozen=True, kw_only=True):
     - ``memory-total-mb``: of the machine. ``disk-total-mb``: of the disk with the working directory. 0 if unknown.
     - ``samples``: at most 360, oldest first. An interval without a heartbeat has none. The newest sample changes until
       its interval ends.
+    - ``earlier``: what is older than ``samples``, oldest first: at most 277, one for each ``earlier-interval``. The
+      newest of them may be of a part of its interval only, which ``samples`` continue.
     """
 
     since: Millis | None
@@ -201,3 +204,5 @@ class UsageInfo(Kebab, frozen=True, kw_only=True):
     memory_total_mb: int
     disk_total_mb: int
     samples: list[UsageSample]
+    earlier_interval: Duration
+    earlier: list[UsageSample]

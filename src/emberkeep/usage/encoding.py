@@ -30,6 +30,7 @@ def decode_usage(data: bytes, *, where: str) -> KeptHistories:
         written = from_json(text, KeptHistories)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: not a history of task managers: {error}") from error
-    if not all(is_well_formed(history.samples) for history in written.task_managers.values()):
+    histories = written.task_managers.values()
+    if not all(is_well_formed(samples) for one in histories for samples in (one.samples, one.earlier)):
         raise Damaged(f"{where}: samples are not in order")
     return written

@@ -1,6 +1,8 @@
-"""The history of one task manager: a ring of samples, one for each interval in which it has reported. Pure.
+"""The history of one task manager: samples of the intervals in which it has reported. Pure.
 
-A sample takes 24 bytes, so an hour at 10 s takes 8.4 KiB, and that of 500 task managers less than 5 MB.
+What is older than SAMPLES_KEPT intervals is thinned: EARLIER_STEPS intervals become one earlier sample. A sample takes
+24 bytes, so a day, of which the last hour has a sample for each 10 s, takes 15 KiB, and that of 500 task managers less
+than 8 MB.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 
-SAMPLES_KEPT: Final = 360
+SAMPLES_KEPT: Final = 360  # an hour of intervals of 10 s
+EARLIER_STEPS: Final = 30  # intervals that become one earlier sample
+EARLIER_KEPT: Final = 277  # earlier samples: 23 hours, and the one that has only begun
 SHORTEST_STEP_MS: Final = 10_000
 NEARLY_FULL_MB: Final = 5 * 1024  # free on a disk; the alert EmberkeepDiskNearlyFull has the same bound
 
@@ -33,17 +37,22 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sample(Reading, frozen=True, kw_only=True):
-    """One interval, which begins at ``time_ms``: the mean of the processors' load, and the newest of the rest."""
+    """One interval, which begins at ``time_ms``: the mean of the processors' load, and the newest of the rest.
+
+    An earlier sample has the mean of the load, the newest number of slots, and of the rest what was worst: most memory
+    and slots in use, least of the disk free.
+    """
 
     time_ms: int
 
 
 class KeptUsage(Compatible, frozen=True, kw_only=True):
-    """A history as it is stored. ``samples``: one after the other, oldest first, each packed as in a ring."""
+    """A history as it is stored. ``samples``: one after the other, oldest first, each packed. ``earlier``: the same."""
 
     since_ms: int
     samples: bytes
     disk_low_since_ms: int = 0
+    earlier: bytes = b""
 
 
 def is_well_formed(samples: bytes) -> bool:
@@ -61,7 +70,7 @@ def step_ms(heartbeat_interval: float) -> int:
 
 
 class UsageHistory:
-    """The newest SAMPLES_KEPT intervals with readings. ``since_ms``: when the first reading came; 0 before.
+    """The newest SAMPLES_KEPT intervals, and EARLIER_KEPT earlier samples. ``since_ms``: of the first reading, or 0.
 
     ``disk_low_since_ms``: since when less than NEARLY_FULL_MB of the disk are free; 0 while there is more.
     """
@@ -73,8 +82,8 @@ class UsageHistory:
         self._begin()
 
     def _begin(self) -> None:
-        self._ring = bytearray()
-        self._oldest = 0  # index in the ring
+        self._ended = bytearray()  # packed samples, oldest first
+        self._earlier = bytearray()
         self._open: Sample | None = None  # the interval that has not ended
         self._weight = 0  # milliseconds that the open interval's load stands for
         self._newest_ms = 0
@@ -92,7 +101,8 @@ class UsageHistory:
         current = self._open
         if current is None or begin_ms > current.time_ms:
             if current is not None:
-                self._keep(current)
+                self._ended += _packed(current)
+            self._thin(begin_ms)
             self._weight = weight
         else:  # also if the clock has been set back a little
             begin_ms, before = current.time_ms, self._weight
@@ -112,50 +122,92 @@ class UsageHistory:
 
     def samples(self, after_ms: int = 0) -> tuple[Sample, ...]:
         """Return the samples that begin after ``after_ms``, oldest first. The last one changes until its end."""
-        size = _SAMPLE.size
-        kept = len(self._ring) // size
-        found = (_SAMPLE.unpack_from(self._ring, (self._oldest + index) % kept * size) for index in range(kept))
-        ended = [_sample(*values) for values in found if values[0] > after_ms]
+        ended = _unpacked(self._ended, after_ms)
         if self._open is not None and self._open.time_ms > after_ms:
-            ended.append(_rounded(self._open))
-        return tuple(ended)
+            return (*ended, _rounded(self._open))
+        return ended
+
+    def earlier(self, after_ms: int = 0) -> tuple[Sample, ...]:
+        """Return the earlier samples that begin after ``after_ms``, oldest first. The last one is of a part only."""
+        return _unpacked(self._earlier, after_ms)
 
     def kept(self) -> KeptUsage:
         """Return the history for the next leader."""
-        samples = self._in_order() + (b"" if self._open is None else _packed(self._open))
-        return KeptUsage(since_ms=self.since_ms, samples=samples, disk_low_since_ms=self.disk_low_since_ms)
+        samples = bytes(self._ended) + (b"" if self._open is None else _packed(self._open))
+        return KeptUsage(
+            since_ms=self.since_ms,
+            samples=samples,
+            disk_low_since_ms=self.disk_low_since_ms,
+            earlier=bytes(self._earlier),
+        )
 
-    def continue_from(self, earlier: KeptUsage) -> None:
+    def continue_from(self, before: KeptUsage) -> None:
         """Put what an earlier leader has kept in front. What it has of later times is left out."""
-        size, own = _SAMPLE.size, self._in_order()
-        first = _SAMPLE.unpack_from(own)[0] if own else self._open.time_ms if self._open is not None else None
-        end = len(earlier.samples) // size
-        while first is not None and end > 0 and _SAMPLE.unpack_from(earlier.samples, (end - 1) * size)[0] >= first:
-            end -= 1
-        if end == 0:
+        own_earlier, own = self._earlier, self._ended
+        known = [_first_ms(own_earlier), _first_ms(own), None if self._open is None else self._open.time_ms]
+        first = min((time_ms for time_ms in known if time_ms is not None), default=None)
+        ended, earlier = _until(before.samples, first), _until(before.earlier, first)
+        if not ended and not earlier:
             return
-        before = earlier.samples[: end * size]
-        if first is None:  # the next reading may come within the newest interval
-            self._open = _sample(*_SAMPLE.unpack_from(before, len(before) - size))
+        if self._open is None and ended:  # the next reading may come within the newest interval
+            self._open = _sample(*_SAMPLE.unpack_from(ended, len(ended) - _SAMPLE.size))
             self._weight, self._newest_ms = self._step_ms, self._open.time_ms
-            before = before[:-size]
-        self._ring, self._oldest = bytearray((before + own)[-(SAMPLES_KEPT - 1) * size :]), 0
-        self.since_ms = earlier.since_ms
+            del ended[-_SAMPLE.size :]
+        self._earlier, self._ended = earlier, ended
+        self._thin(self._open.time_ms if self._open is not None else 0)
+        self._earlier += own_earlier
+        self._ended += own
+        self.since_ms = before.since_ms
         if first is None or self.disk_low_since_ms:
-            self.disk_low_since_ms = earlier.disk_low_since_ms or self.disk_low_since_ms
+            self.disk_low_since_ms = before.disk_low_since_ms or self.disk_low_since_ms
 
-    def _in_order(self) -> bytes:
-        at = self._oldest * _SAMPLE.size
-        return bytes(self._ring[at:] + self._ring[:at])
+    def _thin(self, newest_ms: int) -> None:
+        """Make earlier samples of those that are too old beside one that begins at ``newest_ms``."""
+        oldest_ms = newest_ms - (SAMPLES_KEPT - 1) * self._step_ms
+        while (found := _first_ms(self._ended)) is not None and found < oldest_ms:
+            self._keep_earlier(_sample(*_SAMPLE.unpack_from(self._ended)))
+            del self._ended[: _SAMPLE.size]
+        length = EARLIER_STEPS * self._step_ms
+        while (found := _first_ms(self._earlier)) is not None and found < oldest_ms - (EARLIER_KEPT - 1) * length:
+            del self._earlier[: _SAMPLE.size]
 
-    def _keep(self, sample: Sample) -> None:
-        packed = _packed(sample)
-        if len(self._ring) < (SAMPLES_KEPT - 1) * _SAMPLE.size:  # the open interval is one more
-            self._ring += packed
-            return
-        at = self._oldest * _SAMPLE.size
-        self._ring[at : at + _SAMPLE.size] = packed
-        self._oldest = (self._oldest + 1) % (SAMPLES_KEPT - 1)
+    def _keep_earlier(self, sample: Sample) -> None:
+        begin_ms = sample.time_ms - sample.time_ms % (EARLIER_STEPS * self._step_ms)
+        kept = msgspec.structs.replace(sample, time_ms=begin_ms)
+        if self._earlier:
+            before = _sample(*_SAMPLE.unpack_from(self._earlier, len(self._earlier) - _SAMPLE.size))
+            if before.time_ms >= begin_ms:
+                kept = _both(before, sample, steps=max(1, (sample.time_ms - before.time_ms) // self._step_ms))
+                del self._earlier[-_SAMPLE.size :]
+        self._earlier += _packed(kept)
+
+
+def _both(before: Sample, sample: Sample, steps: int) -> Sample:
+    """Return an earlier sample with one more. ``steps``: intervals that it already stands for."""
+    return Sample(
+        time_ms=before.time_ms,
+        cpu_percent=(before.cpu_percent * steps + sample.cpu_percent) / (steps + 1),
+        memory_used_mb=max(before.memory_used_mb, sample.memory_used_mb),
+        disk_free_mb=min(before.disk_free_mb, sample.disk_free_mb),
+        slots=sample.slots,
+        slots_taken=max(before.slots_taken, sample.slots_taken),
+    )
+
+
+def _first_ms(samples: bytes | bytearray) -> int | None:
+    return int(_SAMPLE.unpack_from(samples)[0]) if samples else None
+
+
+def _until(samples: bytes, end_ms: int | None) -> bytearray:
+    """Return the packed samples that begin before ``end_ms``, if that is not None."""
+    found = bytearray(samples)
+    while found and end_ms is not None and _SAMPLE.unpack_from(found, len(found) - _SAMPLE.size)[0] >= end_ms:
+        del found[-_SAMPLE.size :]
+    return found
+
+
+def _unpacked(samples: bytearray, after_ms: int) -> tuple[Sample, ...]:
+    return tuple(_rounded(_sample(*values)) for values in _SAMPLE.iter_unpack(samples) if values[0] > after_ms)
 
 
 def _packed(sample: Sample) -> bytes:
@@ -172,7 +224,7 @@ def _packed(sample: Sample) -> bytes:
 def _sample(time_ms: int, load: float, memory_used_mb: int, disk_free_mb: int, slots: int, taken: int) -> Sample:
     return Sample(
         time_ms=time_ms,
-        cpu_percent=round(load, 1),
+        cpu_percent=load,
         memory_used_mb=memory_used_mb,
         disk_free_mb=disk_free_mb,
         slots=slots,

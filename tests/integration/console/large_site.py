@@ -52,6 +52,7 @@ COURSE = Course(  # of a job that has worked for a day
     spilled_memory=(0,) * 60 + tuple(number * 1024**3 for number in range(SAMPLES_KEPT - 60)),
     spilled_disk=(0,) * 60 + tuple(number * 1024**2 for number in range(SAMPLES_KEPT - 60)),
 )
+DAY = 24 * 360  # readings of a machine
 BATCH, IDLE, BUSY = job_id(1), job_id(2), job_id(3)  # a batch job with the large log, and two streams
 JOINED = job_id(4)  # a stream with two sources
 
@@ -149,8 +150,8 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
     report = msgspec.structs.replace(last.report, disk_free_mb=2048)
     full = msgspec.structs.replace(last, report=report, usage_since_ms=1, disk_low_since_ms=NOW_MS - 60_000)
     gateway.add_task_managers(full)
-    for number in range(60):  # ten minutes of its machine
-        gateway.usages.note(last.info.id, reading(taken=number % 3), NOW_MS - (60 - number) * gateway.usages.step_ms)
+    for number in range(DAY):
+        gateway.usages.note(last.info.id, reading(taken=number % 3), NOW_MS - (DAY - number) * gateway.usages.step_ms)
     return gateway
 
 

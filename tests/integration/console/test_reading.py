@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -165,6 +166,28 @@ def test_the_zoom_of_a_nodes_plots_is_in_the_address(opened: Window) -> None:
     plot.scroll_into_view_if_needed()
     plot.dblclick()
     expect(page).not_to_have_url(re.compile("plot-from="))
+
+
+def test_a_day_of_a_node_is_plotted_and_the_last_hour_is_one_click_away(opened: Window) -> None:
+    page = opened.page
+    opened.open("/nodes/node-6")
+    page.locator("#usage-plots canvas").nth(3).wait_for()
+    tools = page.get_by_role("group", name="Part of the time that the plots show")
+    spans = [hours_shown(tools.locator("[data-span]").inner_text())]
+    tools.get_by_title("Show the newest hour").click()
+    expect(page).to_have_url(re.compile("plot-from="))
+    spans.append(hours_shown(tools.locator("[data-span]").inner_text()))
+    assert [round(span) for span in spans] == [24, 1]
+    expect(page.locator("#usage-plots canvas[role=img], #usage-plots [role=img]").first).to_have_attribute(
+        "aria-label", re.compile("CPU, 63[67] samples")
+    )
+    assert not opened.accessibility_problems()
+
+
+def hours_shown(text: str) -> float:
+    """Return how long the part of the time is that ``text`` names."""
+    begin, end = (datetime.fromisoformat(one) for one in text.removesuffix(" UTC").split(" – "))
+    return (end - begin).total_seconds() / 3600
 
 
 def test_plots_are_zoomed_with_buttons_and_keys(opened: Window) -> None:

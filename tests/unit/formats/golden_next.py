@@ -435,6 +435,16 @@ USAGE = KeptHistories(
     },
 )
 
+USAGE_OF_A_DAY = msgspec.structs.replace(
+    USAGE,
+    task_managers={
+        name: msgspec.structs.replace(
+            usage, earlier=struct.pack("<qfIIHH", 1_794_999_600_000, 30.0, 3_000, 2_000, 4, 3)
+        )
+        for name, usage in USAGE.task_managers.items()
+    },
+)
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
@@ -451,6 +461,11 @@ FORMATS = {
         lambda path: decode_usage(path.read_bytes(), where="usage"),
         USAGE,
     ),
+    "usage-history-of-a-day.record": Format(
+        lambda path: path.write_bytes(encode_usage(USAGE_OF_A_DAY)),
+        lambda path: decode_usage(path.read_bytes(), where="usage"),
+        USAGE_OF_A_DAY,
+    ),
     "progress-history-with-interval.record": Format(
         lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_INTERVAL)),
         lambda path: decode_progress(path.read_bytes(), where="progress"),
@@ -466,6 +481,16 @@ FORMATS = {
         lambda path: decode_result(path.read_bytes(), where="result"),
         RESULT_WITH_WORK,
     ),
+    "progress-history-with-cost.record": Format(
+        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_COST)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
+        PROGRESS_WITH_COST,
+    ),
+    "result-with-cost": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_COST)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_COST,
+    ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(
         lambda path: path.write_bytes(encode_owner(STORAGE_OWNER)),
@@ -480,16 +505,6 @@ FORMATS = {
     "job-upgrade": _node(UPGRADE),
     "blob-place-without-record": Format(
         lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
-    ),
-    "progress-history-with-cost.record": Format(
-        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_COST)),
-        lambda path: decode_progress(path.read_bytes(), where="progress"),
-        PROGRESS_WITH_COST,
-    ),
-    "result-with-cost": Format(
-        lambda path: path.write_bytes(encode_result(RESULT_WITH_COST)),
-        lambda path: decode_result(path.read_bytes(), where="result"),
-        RESULT_WITH_COST,
     ),
     "result": _node(RESULT_THAT_KEEPS_DATA),
     "result-of-an-owner": _node(OWNED_RESULT),

@@ -59,7 +59,7 @@ from emberkeep.slots.model import (
     TaskManagerInfo,
 )
 from emberkeep.usage.histories import UsageHistories
-from emberkeep.usage.history import SHORTEST_STEP_MS
+from emberkeep.usage.history import EARLIER_STEPS, SHORTEST_STEP_MS
 
 NOW_MS = 1_795_000_000_000
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -275,6 +275,8 @@ class FakeGateway(JobManagerGateway):
             memory_total_mb=report.memory_total_mb,
             disk_total_mb=report.disk_total_mb,
             samples=history.samples(after_ms),
+            earlier_step_ms=EARLIER_STEPS * self.usages.step_ms,
+            earlier=history.earlier(after_ms),
         )
 
     def _maybe_refuse(self) -> None:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.usage.histories import GONE_KEPT, UsageHistories
-from emberkeep.usage.history import NEARLY_FULL_MB, SAMPLES_KEPT, Reading, Sample, UsageHistory, step_ms
+from emberkeep.usage.history import (
+    EARLIER_KEPT,
+    EARLIER_STEPS,
+    NEARLY_FULL_MB,
+    SAMPLES_KEPT,
+    Reading,
+    Sample,
+    UsageHistory,
+    step_ms,
+)
 
 STEP = 10_000
+LENGTH = EARLIER_STEPS * STEP  # of an earlier sample
 START = 1_795_000_000_000
 
 
@@ -75,6 +86,47 @@ def test_the_newest_samples_are_kept() -> None:
     assert history.since_ms == START
 
 
+def earlier_times(history: UsageHistory) -> list[int]:
+    return [one.time_ms for one in history.earlier()]
+
+
+def test_what_is_older_is_thinned_to_the_mean_load_and_the_worst_of_the_rest() -> None:
+    history = UsageHistory(STEP)
+    begin = START - START % LENGTH
+    for number in range(SAMPLES_KEPT + EARLIER_STEPS):
+        disk, memory = (7_000, 9_000) if number == 3 else (50_000, 2_000)
+        history.note(
+            reading(float(number % 2), taken=4 if number == 2 else 1, memory=memory, disk=disk), begin + number * STEP
+        )
+
+    assert len(history.samples()) == SAMPLES_KEPT
+    assert history.earlier() == (
+        Sample(time_ms=begin, cpu_percent=0.5, memory_used_mb=9_000, disk_free_mb=7_000, slots=4, slots_taken=4),
+    )
+    assert history.earlier(begin) == ()
+
+
+def test_a_day_is_kept_without_a_hole() -> None:
+    history = UsageHistory(STEP)
+    readings = 3 * EARLIER_KEPT * EARLIER_STEPS // 2
+    for number in range(readings):
+        history.note(reading(), START + number * STEP)
+
+    assert EARLIER_KEPT - 1 <= len(history.earlier()) <= EARLIER_KEPT
+    assert {after - before for before, after in pairwise(earlier_times(history))} == {LENGTH}
+    assert 0 < history.samples()[0].time_ms - earlier_times(history)[-1] <= LENGTH
+    assert 86_400_000 - LENGTH < history.samples()[-1].time_ms - earlier_times(history)[0] <= 86_400_000
+
+
+def test_what_is_old_is_thinned_however_few_samples_there_are() -> None:
+    history = UsageHistory(STEP)
+    history.note(reading(), START)
+    history.note(reading(), START + 3_600_000)
+    assert (earlier_times(history), len(history.samples())) == ([START - START % LENGTH], 1)
+    history.note(reading(), START + 48 * 3_600_000)
+    assert (earlier_times(history), len(history.samples())) == ([], 1)
+
+
 def test_a_reader_continues_after_what_it_knows() -> None:
     history = UsageHistory(STEP)
     for number in range(4):
@@ -103,11 +155,11 @@ def test_a_clock_that_is_set_back_a_little_changes_no_order() -> None:
 
 def test_a_clock_that_is_set_back_far_begins_the_history_anew() -> None:
     history = UsageHistory(STEP)
-    for number in range(SAMPLES_KEPT):
+    for number in range(2 * SAMPLES_KEPT):
         history.note(reading(), START + number * STEP)
     history.note(reading(), START)
 
-    assert (history.since_ms, history.samples()) == (START, (sample(START),))
+    assert (history.since_ms, history.samples(), history.earlier()) == (START, (sample(START),), ())
 
 
 @pytest.mark.parametrize("cpu", [math.nan, math.inf, -1.0, 1e9])
@@ -153,12 +205,13 @@ def test_those_that_left_first_are_forgotten_first() -> None:
     assert [len(histories.of(name).samples()) for name in names] == [0] + [1] * GONE_KEPT
 
 
-def test_the_histories_of_500_task_managers_take_less_than_5_mb() -> None:
+def test_the_histories_of_500_task_managers_take_less_than_8_mb() -> None:
     history = UsageHistory(STEP)
-    for number in range(2 * SAMPLES_KEPT):
+    for number in range(2 * EARLIER_KEPT * EARLIER_STEPS):
         history.note(reading(), START + number * STEP)
 
-    assert len(history._ring) * 500 < 5_000_000
+    kept = history.kept()
+    assert (len(kept.samples) + len(kept.earlier)) * 500 < 8_000_000
 
 
 def test_a_full_disk_is_known_since_its_first_low_reading() -> None:

@@ -9,7 +9,7 @@ from emberkeep.base.errors import Damaged
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.usage.encoding import decode_usage, encode_usage
 from emberkeep.usage.histories import GONE_KEPT, KeptHistories, UsageHistories
-from emberkeep.usage.history import SAMPLES_KEPT, UsageHistory
+from emberkeep.usage.history import EARLIER_STEPS, SAMPLES_KEPT, UsageHistory, is_well_formed
 from tests.unit.usage.test_history import START, STEP, reading
 
 TM = TaskManagerId("tm-1")
@@ -35,15 +35,17 @@ def times(found: UsageHistory) -> list[int]:
     return [(one.time_ms - START) // STEP for one in found.samples()]
 
 
-@pytest.mark.parametrize("length", [1, 7, SAMPLES_KEPT, SAMPLES_KEPT + 50])
+@pytest.mark.parametrize("length", [1, 7, SAMPLES_KEPT, SAMPLES_KEPT + 50, 5 * SAMPLES_KEPT])
 def test_the_next_leader_continues_a_history(length: int) -> None:
     before, after = history(0, length), UsageHistory(STEP)
     after.continue_from(before.kept())
     assert (after.samples(), after.since_ms) == (before.samples(), before.since_ms)
+    assert after.earlier() == before.earlier()
 
     for each in (before, after):
         each.note(reading(), START + length * STEP)
     assert after.samples() == before.samples()
+    assert after.earlier() == before.earlier()
 
 
 def test_the_next_leader_may_begin_in_the_interval_in_which_the_last_one_ended() -> None:
@@ -61,6 +63,22 @@ def test_readings_that_came_before_the_stored_ones_were_read_are_kept() -> None:
     for number in range(7, 2 * SAMPLES_KEPT):
         after.note(reading(), START + number * STEP)
     assert times(after) == list(range(SAMPLES_KEPT, 2 * SAMPLES_KEPT))
+
+
+def test_what_is_too_old_beside_the_next_leaders_own_readings_is_thinned() -> None:
+    after = history(400, 800)  # the storage could not be read for more than an hour
+    after.continue_from(history(0, 390).kept())
+    begin = START - START % (EARLIER_STEPS * STEP)
+    assert [one.time_ms for one in after.earlier()] == list(
+        range(begin, after.samples()[0].time_ms, EARLIER_STEPS * STEP)
+    )
+    assert is_well_formed(after.kept().earlier)
+
+
+def test_a_leader_of_an_earlier_release_has_kept_an_hour() -> None:
+    after = UsageHistory(STEP)
+    after.continue_from(msgspec.structs.replace(history(0, 2 * SAMPLES_KEPT).kept(), earlier=b""))
+    assert (after.earlier(), len(after.samples())) == ((), SAMPLES_KEPT)
 
 
 def test_nothing_of_the_future_is_taken_over() -> None:
@@ -111,14 +129,15 @@ def test_the_written_form_keeps_everything() -> None:
     assert decode_usage(encode_usage(kept), where="here") == kept
 
 
-def test_an_hour_of_many_task_managers_is_small() -> None:
+def test_what_is_kept_of_many_task_managers_is_small() -> None:
     names = [f"tm-{number}" for number in range(20)]
-    assert len(encode_usage(histories(SAMPLES_KEPT, *names).kept())) < 20 * 10_000
+    assert len(encode_usage(histories(5 * SAMPLES_KEPT, *names).kept())) < 20 * 18_000
 
 
+@pytest.mark.parametrize("field", ["samples", "earlier"])
 @pytest.mark.parametrize("samples", [b"x", b"\0" * 48])
-def test_samples_that_are_cut_off_or_out_of_order_are_damage(samples: bytes) -> None:
+def test_samples_that_are_cut_off_or_out_of_order_are_damage(samples: bytes, field: str) -> None:
     kept = histories(1, TM).kept().task_managers[TM]
-    damaged = KeptHistories(step_ms=STEP, task_managers={TM: msgspec.structs.replace(kept, samples=samples)})
+    damaged = KeptHistories(step_ms=STEP, task_managers={TM: msgspec.structs.replace(kept, **{field: samples})})
     with pytest.raises(Damaged, match="here: samples"):
         decode_usage(encode_usage(damaged), where="here")

@@ -26,6 +26,8 @@ PART = "{ from: 120, to: 140 }"
         (f"including({PART}, {ALL}, 150, 1)", [140, 160]),
         (f"including({PART}, {ALL}, 199, 1)", [180, 200]),
         (f"including(null, {ALL}, 150, 1)", None),
+        (f"ending({ALL}, 30)", [170, 200]),
+        (f"ending({ALL}, 100)", None),
     ],
 )
 def test_a_span_stays_within_the_time_and_null_is_all_of_it(

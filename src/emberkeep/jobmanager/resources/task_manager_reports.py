@@ -34,7 +34,7 @@ from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.usage.histories import UsageHistories
-from emberkeep.usage.history import Reading
+from emberkeep.usage.history import EARLIER_STEPS, Reading
 
 _GONE = 1000  # task managers whose removal is remembered
 
@@ -159,7 +159,7 @@ class TaskManagerReports:
         )
 
     def usage(self, task_manager: TaskManagerId, after_ms: int) -> UsageView:
-        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
+        """Return what a task manager's history has that begins after ``after_ms``. Raises Absent."""
         report, history = self.registrations.view(task_manager).report, self._usage.of(task_manager)
         return UsageView(
             since_ms=history.since_ms,
@@ -167,6 +167,8 @@ class TaskManagerReports:
             memory_total_mb=report.memory_total_mb,
             disk_total_mb=report.disk_total_mb,
             samples=history.samples(after_ms),
+            earlier_step_ms=EARLIER_STEPS * self._usage.step_ms,
+            earlier=history.earlier(after_ms),
         )
 
     def _take_disk(self, info: TaskManagerInfo, report: TaskManagerReport) -> None:

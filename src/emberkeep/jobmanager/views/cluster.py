@@ -143,6 +143,8 @@ class UsageView(msgspec.Struct, frozen=True, kw_only=True):
     memory_total_mb: int
     disk_total_mb: int
     samples: tuple[Sample, ...]
+    earlier_step_ms: int
+    earlier: tuple[Sample, ...]
 
 
 class Stranger(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from emberkeep.protocol.rest_task_managers import (
 )
 from emberkeep.rest.ports import StorageCondition
 from emberkeep.slots.model import Allocation, ResourceProfile
+from emberkeep.usage.history import Sample
 
 MIB = 1024**2
 # Flink's tools show this field as the cluster's version.
@@ -171,17 +172,20 @@ def usage_info(view: UsageView) -> UsageInfo:
         interval=view.step_ms,
         memory_total_mb=view.memory_total_mb,
         disk_total_mb=view.disk_total_mb,
-        samples=[
-            UsageSample(
-                time=sample.time_ms,
-                cpu_percent=sample.cpu_percent,
-                memory_used_mb=sample.memory_used_mb,
-                disk_free_mb=sample.disk_free_mb,
-                slots=sample.slots,
-                slots_taken=sample.slots_taken,
-            )
-            for sample in view.samples
-        ],
+        samples=[_usage_sample(sample) for sample in view.samples],
+        earlier_interval=view.earlier_step_ms,
+        earlier=[_usage_sample(sample) for sample in view.earlier],
+    )
+
+
+def _usage_sample(sample: Sample) -> UsageSample:
+    return UsageSample(
+        time=sample.time_ms,
+        cpu_percent=sample.cpu_percent,
+        memory_used_mb=sample.memory_used_mb,
+        disk_free_mb=sample.disk_free_mb,
+        slots=sample.slots,
+        slots_taken=sample.slots_taken,
     )
 
 

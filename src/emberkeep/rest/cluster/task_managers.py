@@ -88,7 +88,7 @@ ROUTES = (
         reply=UsageInfo,
         query=ReadUsage,
         problems=(404,),
-        doc="The JobManager that leads keeps about an hour of it and stores it once a minute, for the next leader. "
+        doc="The JobManager that leads keeps about a day of it and stores it once a minute, for the next leader. "
         "To read on, give as `after` one less than the `time` of the newest sample: it may have changed.",
     ),
     Route(

@@ -1,7 +1,7 @@
 // The part of the time that plots show. Buttons, keys and the pointer change it; the page's address keeps it.
 
 import { moment } from "./formats.js";
-import { including, moved, zoomed } from "./spans.js";
+import { ending, including, moved, zoomed } from "./spans.js";
 
 const ENDS = ["from", "to"]; // after the name of the plots: in the address, in milliseconds
 const SHORTEST = 1; // seconds that are shown at least
@@ -84,9 +84,10 @@ export class ShownSpan {
 
   #onButton(button) {
     if (button === null || this.#whole === null) return;
-    const { zoom, move } = button.dataset;
+    const { zoom, move, newest } = button.dataset;
     if (zoom !== undefined) this.#zoomBy(Number(zoom));
     else if (move !== undefined) this.#change(moved(this.shown, this.#whole, Number(move), SHORTEST));
+    else if (newest !== undefined) this.#change(ending(this.#whole, Number(newest)));
     else this.#change(null);
   }
 

@@ -8,6 +8,11 @@ export function bounded(span, all, shortest) {
   return { from, to: from + length };
 }
 
+// The newest part of `all`.
+export function ending(all, length) {
+  return bounded({ from: all.to - length, to: all.to }, all, length);
+}
+
 // `around`: the share of the span that lies before the point that stays where it is.
 export function zoomed(span, all, factor, around, shortest) {
   const length = (span.to - span.from) / factor;

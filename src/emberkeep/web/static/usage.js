@@ -1,10 +1,10 @@
 // The history of a task manager, or of all on a node: reads it from the REST API, as often as there is a new sample.
 // The zoom is in the page's address.
 
-import { bytes, moment } from "./formats.js";
+import { bytes, moment, percent } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { fill } from "./table_rows.js";
-import { continued, diskFree, memoryUsed, percent, summary, together, usageRows } from "./usage_series.js";
+import { continued, diskFree, hasGap, memoryUsed, summary, together, usageRows } from "./usage_series.js";
 
 const TABLE_ROWS = 60;
 
@@ -23,8 +23,8 @@ async function read(address) {
   const known = histories.get(address);
   const last = known?.samples.at(-1)?.time ?? 1;
   const answer = await ask(address, last - 1);
-  const isNewLeader = known !== undefined && known.since !== answer.since;
-  return isNewLeader ? continued(undefined, await ask(address, 0)) : continued(known, answer);
+  const isMissing = known !== undefined && hasGap(known, answer); // a new leader, or a page that slept for an hour
+  return isMissing ? continued(undefined, await ask(address, 0)) : continued(known, answer);
 }
 
 async function ask(address, after) {
@@ -49,7 +49,7 @@ async function draw() {
   if (usage === null || usage.samples.length === 0) return;
   section.hidden = false;
   newest.textContent = summary(usage);
-  const marks = since(readMarks(document.getElementById("node-events")), usageRows(usage.samples, usage.interval));
+  const marks = since(readMarks(document.getElementById("node-events")), usageRows(usage.samples));
   const listed = usage.samples.slice(-TABLE_ROWS);
   const events = perRecord(listed, marks, "time");
   fill(table, listed.map((sample, index) => numbers(sample, events[index])).reverse());
@@ -59,11 +59,11 @@ async function draw() {
     const [place, legend, tools, spoken] = ids.map((id) => document.getElementById(id));
     plots = usagePlots({ place, legend, tools, spoken }, () => usage);
   }
-  plots.show(usage.samples, usageRows(usage.samples, usage.interval, marks.at(-1)?.at), marks);
+  plots.show(usage.samples, usageRows(usage.samples, marks.at(-1)?.at), marks);
 }
 
 async function update() {
-  if (busy || performance.now() - readAt < (usage?.interval ?? 0)) return; // there is no new sample yet
+  if (busy || performance.now() - readAt < (usage?.samples.at(-1)?.step ?? 0)) return; // there is no new sample yet
   busy = true;
   readAt = performance.now();
   try {

@@ -1,8 +1,8 @@
 // The plots of the machine of a task manager.
 
-import { bytes, count } from "./formats.js";
+import { bytes, count, percent, seconds } from "./formats.js";
 import { Plots } from "./plots.js";
-import { diskFree, memoryUsed, percent } from "./usage_series.js";
+import { diskFree, memoryUsed } from "./usage_series.js";
 
 // `elements`: see Plots. `usage` returns what is shown now: its totals are the tops of the axes.
 export function usagePlots(elements, usage) {
@@ -39,6 +39,6 @@ export function usagePlots(elements, usage) {
       ],
     },
   ];
-  const label = () => `${usage().interval / 1000} s`;
+  const label = (sample) => seconds(sample.step / 1000);
   return new Plots({ ...elements, name: "usage", plots, noun: "samples", label });
 }

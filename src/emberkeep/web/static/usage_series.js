@@ -1,40 +1,87 @@
 // Turns the histories of task managers into rows for plots, and the newest sample into a sentence. Nothing here touches
 // the page.
 
-import { bytes, count, moment } from "./formats.js";
+import { bytes, moment, percent } from "./formats.js";
 
 const MIB = 1024 * 1024;
-const MOST = 360; // samples that are kept and drawn
+const MOST = 360; // samples that are kept and drawn as they are
+const MOST_EARLIER = 277; // those that each stand for many older ones
 
 // The history with what the REST API has answered since. An answer begins with the newest sample that was known: it may
 // have changed.
 export function continued(known, answer) {
   const begin = answer.samples[0]?.time ?? Infinity;
   const samples = [...(known?.samples ?? []).filter((sample) => sample.time < begin), ...answer.samples];
-  const oldest = (samples.at(-1)?.time ?? 0) - (MOST - 1) * answer.interval;
-  return { ...answer, samples: samples.filter((sample) => sample.time >= oldest) };
+  const earlier = known?.earlier ?? answer.earlier;
+  return thinned({ ...answer, samples, earlier }, samples.at(-1)?.time ?? 0);
+}
+
+// True if samples may be missing between those that are known and those of an answer.
+export function hasGap(known, answer) {
+  return known.since !== answer.since || answer.earlier.length > 0;
+}
+
+// The history with earlier samples in place of those that are too old beside one at `newest`, as the JobManager makes
+// them.
+function thinned(history, newest) {
+  const oldest = newest - (MOST - 1) * history.interval;
+  const length = history["earlier-interval"];
+  const earlier = [...history.earlier];
+  for (const sample of history.samples) {
+    if (sample.time >= oldest) break;
+    const time = sample.time - (sample.time % length);
+    const before = earlier.at(-1);
+    if (before !== undefined && before.time >= time) {
+      earlier[earlier.length - 1] = worst(before, sample, Math.max(1, Math.floor((sample.time - before.time) / history.interval)));
+    } else earlier.push({ ...sample, time });
+  }
+  return {
+    ...history,
+    earlier: earlier.filter((sample) => sample.time >= oldest - (MOST_EARLIER - 1) * length),
+    samples: history.samples.filter((sample) => sample.time >= oldest),
+  };
+}
+
+// `steps`: intervals that the earlier sample already stands for.
+function worst(earlier, sample, steps) {
+  return {
+    time: earlier.time,
+    "cpu-percent": (earlier["cpu-percent"] * steps + sample["cpu-percent"]) / (steps + 1),
+    "memory-used-mb": Math.max(earlier["memory-used-mb"], sample["memory-used-mb"]),
+    "disk-free-mb": Math.min(earlier["disk-free-mb"], sample["disk-free-mb"]),
+    slots: sample.slots,
+    "slots-taken": Math.max(earlier["slots-taken"], sample["slots-taken"]),
+  };
 }
 
 // One history of the task managers of one machine. Slots are added up. Each measures the same processors and memory.
-// Where they have different disks, the fullest one counts.
+// Where they have different disks, the fullest one counts. `samples`: all, oldest first; each has the length of its
+// interval as `step`.
 export function together(histories) {
   const known = histories.filter((history) => history.since !== null);
   const [first] = known;
   if (first === undefined) return null;
-  const byTime = new Map();
-  for (const sample of known.flatMap((history) => history.samples)) {
-    const other = byTime.get(sample.time);
-    byTime.set(sample.time, other === undefined ? sample : added(other, sample));
-  }
-  const samples = [...byTime.values()].sort((one, other) => one.time - other.time);
+  const newest = Math.max(...known.map((history) => history.samples.at(-1)?.time ?? 0));
+  const even = known.map((history) => thinned(history, newest));
   const most = (name) => Math.max(...known.map((history) => history[name]));
   return {
     since: Math.min(...known.map((history) => history.since)),
-    interval: first.interval,
     memory: most("memory-total-mb") * MIB,
     disk: most("disk-total-mb") * MIB,
-    samples,
+    samples: [
+      ...summed(even.flatMap((history) => history.earlier), first["earlier-interval"]),
+      ...summed(even.flatMap((history) => history.samples), first.interval),
+    ],
   };
+}
+
+function summed(samples, step) {
+  const byTime = new Map();
+  for (const sample of samples) {
+    const other = byTime.get(sample.time);
+    byTime.set(sample.time, other === undefined ? { ...sample, step } : { ...added(other, sample), step });
+  }
+  return [...byTime.values()].sort((one, other) => one.time - other.time);
 }
 
 function added(one, other) {
@@ -50,11 +97,11 @@ function added(one, other) {
 
 // The moments of the samples in seconds. A moment without values follows where an interval is missing, so that no line
 // joins the samples around it, and at `until`, in milliseconds, if that is later.
-export function usageRows(samples, interval, until = 0) {
+export function usageRows(samples, until = 0) {
   const found = [];
   for (const [index, sample] of samples.entries()) {
     const before = samples[index - 1];
-    if (before && sample.time - before.time > interval) found.push({ at: (before.time + interval) / 1000, record: null });
+    if (before && sample.time - before.time > before.step) found.push({ at: (before.time + before.step) / 1000, record: null });
     found.push({ at: sample.time / 1000, record: sample });
   }
   if (found.length > 0 && until / 1000 > found.at(-1).at) found.push({ at: until / 1000, record: null });
@@ -67,10 +114,6 @@ export function memoryUsed(sample) {
 
 export function diskFree(sample) {
   return sample["disk-free-mb"] * MIB;
-}
-
-export function percent(value) {
-  return value === null || value === undefined ? "–" : `${count(value)} %`;
 }
 
 function ofAll(value, all) {

@@ -90,12 +90,18 @@ async def test_an_unknown_task_manager_is_absent(site: Site) -> None:
 async def test_the_history_of_a_task_manager_is_read_in_parts(site: Site, gateway: FakeGateway) -> None:
     name = TaskManagerId("tm-127.0.0.2-1")
     assert msgspec.json.decode((await site.get(f"/v1/taskmanagers/{name}/usage")).body, type=UsageInfo) == UsageInfo(
-        since=None, interval=10_000, memory_total_mb=16_384, disk_total_mb=102_400, samples=[]
+        since=None,
+        interval=10_000,
+        memory_total_mb=16_384,
+        disk_total_mb=102_400,
+        samples=[],
+        earlier_interval=300_000,
+        earlier=[],
     )
 
     begin = NOW_MS - NOW_MS % 10_000
+    load = Reading(cpu_percent=12.5, memory_used_mb=900, disk_free_mb=800, slots=2, slots_taken=2)
     for number in range(3):
-        load = Reading(cpu_percent=12.5, memory_used_mb=900, disk_free_mb=800, slots=2, slots_taken=number)
         gateway.usages.note(name, load, begin + 10_000 * number)
 
     whole = (await site.get(f"/v1/taskmanagers/{name}/usage")).json()
@@ -110,6 +116,18 @@ async def test_the_history_of_a_task_manager_is_read_in_parts(site: Site, gatewa
             "slots-taken": 2,
         }
     ]
+
+    gateway.usages.note(name, load, begin + 3_700_000)
+    later = (await site.get(f"/v1/taskmanagers/{name}/usage")).json()
+    assert [len(later[each]) for each in ("earlier", "samples")] == [1, 1]
+    assert later["earlier"][0] == {
+        "time": begin - begin % 300_000,
+        "cpu-percent": 12.5,
+        "memory-used-mb": 900,
+        "disk-free-mb": 800,
+        "slots": 2,
+        "slots-taken": 2,
+    }
 
 
 @pytest.mark.parametrize(("path", "status"), [("tm-9/usage", 404), ("tm-127.0.0.2-1/usage?after=x", 400)])

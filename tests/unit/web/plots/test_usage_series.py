@@ -16,6 +16,7 @@ const sample = (time, cpu, taken, free = 1000) => ({
 });
 const history = (...samples) => ({
   since: 1000, interval: 10000, "memory-total-mb": 16384, "disk-total-mb": 102400, samples,
+  "earlier-interval": 300000, earlier: [],
 });
 const one = history(sample(10000, 5, 0), sample(20000, 6, 1));
 """
@@ -35,16 +36,27 @@ def test_an_answer_replaces_the_newest_sample_and_goes_on(evaluated: Any) -> Non
     assert evaluated("usage_series.continued(one, history()).samples.length") == 2
 
 
-def test_an_hour_is_kept(evaluated: Any) -> None:
-    late = "history(sample(3610000, 1, 1))"
-    assert evaluated(f"usage_series.continued(one, {late}).samples.map((one) => one.time)") == [20000, 3610000]
+def test_what_is_older_than_an_hour_becomes_coarser(evaluated: Any) -> None:
+    known = "history(sample(300000, 10, 0, 50), sample(310000, 40, 2), sample(320000, 5, 1))"
+    later = f"usage_series.continued({known}, history(sample(3910000, 1, 1)))"
+    assert evaluated(f"{later}.samples.map((one) => one.time)") == [320000, 3910000]
+    fields = "[one.time, one['cpu-percent'], one['slots-taken'], one['disk-free-mb']]"
+    assert evaluated(f"{later}.earlier.map((one) => {fields})") == [[300000, 25, 2, 50]]
+    last = f"usage_series.continued({later}, history(sample(90000000, 1, 1)))"
+    assert evaluated(f"[{last}.earlier.length, {last}.samples.length]") == [1, 1]
+
+
+def test_a_page_that_slept_for_long_reads_everything_again(evaluated: Any) -> None:
+    assert evaluated("usage_series.hasGap(one, history(sample(30000, 1, 1)))") is False
+    assert evaluated("usage_series.hasGap(one, {...history(sample(9000000, 1, 1)), earlier: [sample(300000, 1, 1)]})")
+    assert evaluated("usage_series.hasGap(one, {...one, since: 2000})"), "another leader knows another history"
 
 
 def test_no_line_joins_samples_with_a_gap_between_them(evaluated: Any) -> None:
-    gap = "[sample(10000, 1, 1), sample(20000, 1, 1), sample(60000, 1, 1)]"
-    found = f"usage_series.usageRows({gap}, 10000, 70000).map((row) => [row.at, row.record === null])"
-    assert evaluated(found) == [[10, False], [20, False], [30, True], [60, False], [70, True]]
-    assert evaluated("usage_series.usageRows([], 10000, 70000)") == []
+    gap = "[[0, 300000], [150000, 10000], [160000, 10000], [200000, 10000]].map(([time, step]) => ({time, step}))"
+    found = f"usage_series.usageRows({gap}, 210000).map((row) => [row.at, row.record === null])"
+    assert evaluated(found) == [[0, False], [150, False], [160, False], [170, True], [200, False], [210, True]]
+    assert evaluated("usage_series.usageRows([], 70000)") == []
 
 
 def test_task_managers_of_one_machine_are_added_up(evaluated: Any) -> None:
@@ -55,8 +67,16 @@ def test_task_managers_of_one_machine_are_added_up(evaluated: Any) -> None:
         [30000, 1, 1000],
     ]
     assert evaluated(f"{both}.samples.map((one) => [one['slots-taken'], one.slots])") == [[0, 2], [3, 4], [1, 2]]
+    assert evaluated(f"{both}.samples.map((one) => one.step)") == [10000] * 3
     assert evaluated(f"[{both}.memory, {both}.disk]") == [16 * 1024**3, 100 * 1024**3]
     assert evaluated("usage_series.together([{ ...history(), since: null }])") is None
+
+
+def test_task_managers_of_one_machine_are_thinned_alike(evaluated: Any) -> None:
+    """One that is gone has nothing newer, so its newest samples are not thinned yet."""
+    lasting = "{...history(sample(7200000, 1, 1)), earlier: [sample(0, 5, 1), sample(300000, 5, 1)]}"
+    both = f"usage_series.together([one, {lasting}]).samples.map((one) => [one.time, one.step, one['slots-taken']])"
+    assert evaluated(both) == [[0, 300000, 2], [300000, 300000, 1], [7200000, 10000, 1]]
 
 
 def test_the_newest_sample_is_described_in_a_sentence(evaluated: Any) -> None:
