@@ -235,10 +235,12 @@ def test_the_work_and_cost_of_a_job_are_plotted_over_its_whole_time(opened: Wind
     assert not opened.accessibility_problems()
 
 
-def test_late_rows_are_plotted_where_there_are_some(opened: Window) -> None:
+def test_late_rows_and_the_state_are_plotted_where_there_are_some(opened: Window) -> None:
     page = opened.page
     opened.open(f"/jobs/{JOINED}")
     page.locator("[data-plot=late] canvas").first.wait_for()
+    expect(page.locator("[data-plot=rows] figcaption")).to_contain_text(re.compile(r"read [\d\u202f]+"))
+    expect(page.locator("[data-plot=commit] figcaption")).to_contain_text(re.compile(r"took \d+ ms"))
     opened.open(f"/jobs/{BUSY}")
     page.locator("[data-plot=rate] canvas").first.wait_for()
     expect(page.locator("[data-plot=late]")).to_have_count(0)

@@ -22,6 +22,12 @@ const PLOTS = [
     ],
   },
   {
+    id: "rows",
+    title: "Rows of a batch",
+    left: count,
+    series: () => [{ label: "read", value: (record) => record.rows }],
+  },
+  {
     id: "duration",
     title: "Batch duration by phase",
     left: seconds,
@@ -38,6 +44,13 @@ const PLOTS = [
       { label: "rows", value: (record) => record["state-rows"] },
       { label: "memory", value: (record) => record["state-bytes"], right: true },
     ],
+  },
+  {
+    id: "commit",
+    title: "Commit of the state, added over tasks",
+    onlyIfUsed: true,
+    left: seconds,
+    series: () => [{ label: "took", value: (record) => record["state-commit-duration"] / 1000 }],
   },
   {
     id: "watermark",
