@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from emberkeep.lifecycle.model import ProcedurePhase
-from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import AlarmInfo, JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
 
 SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
 
@@ -74,6 +74,24 @@ def query_text(query: StreamingQuery) -> str:
     if query.batch_id < 0:
         return f"{name}: no batch yet"
     return f"{name}: batch {query.batch_id}, {query.processed_rows_per_second:,.0f} rows/s"
+
+
+def alarm_text(alarm: AlarmInfo) -> str:
+    """Return what an alarm of the watchdog says, with its query."""
+    return f"query {alarm.query}: {alarm.message}" if alarm.query else alarm.message
+
+
+def backlog_text(queries: Sequence[StreamingQuery]) -> str:
+    """Return the rows that the queries have not read, and how long they take; "-" if no source says it.
+
+    The queries of a job work side by side, so the slowest one decides how long it takes.
+    """
+    known = [query for query in queries if query.backlog_rows is not None]
+    if not known:
+        return "-"
+    rows = sum(query.backlog_rows or 0 for query in known)
+    times = [query.backlog_seconds for query in known if query.backlog_seconds is not None]
+    return f"{rows:,} ({duration(round(1000 * max(times)))})" if rows and times else f"{rows:,}"
 
 
 def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = True) -> str:
@@ -154,9 +172,12 @@ _MORE_JOB_COLUMNS = ("DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
 
 
 def job_table(jobs: Sequence[JobDetails], *, is_wide: bool = False) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return columns and rows of a list of jobs. Owners are shown if a job has one, or if ``is_wide``."""
+    """Return columns and rows of a list of jobs. Owners and alarms are shown if a job has one, or if ``is_wide``."""
     rows = [_job_row(job, is_wide) for job in jobs]
-    columns = (*_JOB_COLUMNS, *(_END_COLUMNS if is_wide else ()), *_MORE_JOB_COLUMNS)
+    columns: tuple[str, ...] = (*_JOB_COLUMNS, *(_END_COLUMNS if is_wide else ()), *_MORE_JOB_COLUMNS)
+    if is_wide or any(job.emberkeep.alarms for job in jobs):
+        columns = (*columns, "ALARM")
+        rows = [(*row, "; ".join(map(alarm_text, job.emberkeep.alarms))) for row, job in zip(rows, jobs, strict=True)]
     if not is_wide and not any(job.emberkeep.owner or job.emberkeep.namespace for job in jobs):
         return columns, rows
     owners = [owner_text(job.emberkeep.owner, job.emberkeep.namespace) for job in jobs]

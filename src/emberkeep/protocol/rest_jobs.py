@@ -48,6 +48,15 @@ class TaskCounts(Kebab, frozen=True, kw_only=True):
     initializing: int = 0
 
 
+class AlarmInfo(Kebab, frozen=True, kw_only=True):
+    """An alarm of the watchdog, which is raised now. ``query``: the streaming query's name; "" for the whole job."""
+
+    kind: AlarmKind
+    query: str
+    since: Millis
+    message: str
+
+
 class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
     attempt: int
     executors: int  # executors that Spark can use now
@@ -56,6 +65,7 @@ class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
     exit_code: int | None
     owner: str = ""  # name of the identity that submitted it; "": the cluster's own token
     namespace: str = ""
+    alarms: list[AlarmInfo] = field(default_factory=list)  # of the watchdog, the oldest first
 
 
 class JobDetails(Kebab, frozen=True, kw_only=True):
@@ -133,7 +143,11 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
-    """The newest progress of one streaming query, as Spark reports it."""
+    """The newest progress of one streaming query, as Spark reports it.
+
+    ``backlog-rows``: that its sources have and that it has not read; null if their offsets do not say.
+    ``backlog-seconds``: how long these take at the rate of the newest micro-batch; null if that is unknown.
+    """
 
     id: str
     run_id: str
@@ -147,6 +161,8 @@ class StreamingQuery(Kebab, frozen=True, kw_only=True):
     watermark: str  # "" without one
     status: str
     checkpoint_location: str
+    backlog_rows: int | None = None
+    backlog_seconds: float | None = None
 
 
 class AttemptInfo(Kebab, frozen=True, kw_only=True):
@@ -213,15 +229,6 @@ class PeriodicSavepointsInfo(Kebab, frozen=True, kw_only=True):
     retiring: int
     failures: int
     problem: str
-
-
-class AlarmInfo(Kebab, frozen=True, kw_only=True):
-    """An alarm of the watchdog, which is raised now. ``query``: the streaming query's name; "" for the whole job."""
-
-    kind: AlarmKind
-    query: str
-    since: Millis
-    message: str
 
 
 class DynamicAllocationInfo(Kebab, frozen=True, kw_only=True):

@@ -2,13 +2,27 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import ExecutorId, TaskManagerId
-from emberkeep.cli.wording import counted, duration, executors_text, memory, status_text, timestamp
+from emberkeep.cli.wording import backlog_text, counted, duration, executors_text, memory, status_text, timestamp
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
 from emberkeep.protocol.rest_jobs import DynamicAllocationInfo, ExecutorInfo, StreamingQuery
 from tests.unit.client.fake_job_manager import job_info
 
 JOB = "a" * 32
+QUERY = StreamingQuery(
+    id="q" * 36,
+    run_id="r",
+    name="counts",
+    batch_id=17,
+    timestamp="",
+    num_input_rows=1,
+    input_rows_per_second=1.0,
+    processed_rows_per_second=1234.4,
+    state_rows=0,
+    watermark="",
+    status="",
+    checkpoint_location="",
+)
 
 
 @pytest.mark.parametrize(
@@ -46,22 +60,8 @@ def test_a_job_in_one_line() -> None:
         heap_mb=512,
         away=False,
     )
-    query = StreamingQuery(
-        id="q" * 36,
-        run_id="r",
-        name="counts",
-        batch_id=17,
-        timestamp="",
-        num_input_rows=1,
-        input_rows_per_second=1.0,
-        processed_rows_per_second=1234.4,
-        state_rows=0,
-        watermark="",
-        status="",
-        checkpoint_location="",
-    )
     waiting = "2 of 4 slots are missing"
-    job = job_info(JOB, attempt=2, executors=[executor], executors_wanted=4, queries=[query], waiting=waiting)
+    job = job_info(JOB, attempt=2, executors=[executor], executors_wanted=4, queries=[QUERY], waiting=waiting)
     job = msgspec.structs.replace(job, status_counts={"RUNNING": 3, "FINISHED": 5})
     assert status_text(job, with_rates=False) == (
         "RUNNING · attempt 2 · executors 1/4 · waiting: 2 of 4 slots are missing"
@@ -71,6 +71,23 @@ def test_a_job_in_one_line() -> None:
         "waiting: 2 of 4 slots are missing"
     )
     assert status_text(job_info(JOB, state=JobStatus.FINISHED, executors_wanted=4), with_rates=True) == "FINISHED"
+
+
+@pytest.mark.parametrize(
+    ("backlogs", "text"),
+    [
+        ([], "-"),
+        ([(None, None)], "-"),
+        ([(0, 0.0)], "0"),
+        ([(1_200, None)], "1,200"),
+        ([(1_200, 5.0), (300, 65.0), (None, None)], "1,500 (1m 05s)"),
+    ],
+)
+def test_the_backlog_of_a_job_is_that_of_all_its_queries(
+    backlogs: list[tuple[int | None, float | None]], text: str
+) -> None:
+    queries = [msgspec.structs.replace(QUERY, backlog_rows=rows, backlog_seconds=time) for rows, time in backlogs]
+    assert backlog_text(queries) == text
 
 
 def test_a_number_of_executors_that_changes_all_the_time_is_shown_only_where_it_is_redrawn() -> None:

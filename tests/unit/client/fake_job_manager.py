@@ -107,6 +107,7 @@ def job_summary(job: rest_jobs.JobDetailsInfo) -> rest_jobs.JobDetails:
             executors_wanted=job.emberkeep.executors_wanted,
             waiting=job.emberkeep.waiting,
             exit_code=job.emberkeep.exit_code,
+            alarms=job.emberkeep.alarms,
         ),
     )
 

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 
 from emberkeep.base.configuration.option_types import priority_text
 from emberkeep.cli.jobs.recovery import print_recovery
+from emberkeep.cli.jobs.work_view import print_executors, print_stages, work_text
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import (
+    alarm_text,
+    backlog_text,
     byte_count,
     counted,
     duration,
@@ -21,7 +24,6 @@ from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     DynamicAllocationInfo,
-    ExecutorInfo,
     JobDetailsInfo,
     JobExceptions,
     PeriodicSavepointsInfo,
@@ -82,6 +84,7 @@ def print_job(
             ("Autoscaling", _dynamic_allocation(own.dynamic_allocation, autoscaled=True)),
             ("Gives back", _reclaim(own.reclaim)),
             ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
+            ("Work", work_text(own.work)),
             ("Spark application", own.app_id),
             ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
             ("Root cause", own.root_cause),
@@ -90,7 +93,8 @@ def print_job(
     _print_flows(job)
     _print_queries(job)
     _print_checkpoints(checkpoints)
-    _print_executors(job)
+    print_stages(job)
+    print_executors(job)
     _print_local_state(job, task_managers)
     _print_attempts(job)
     print_recovery(job)
@@ -113,8 +117,7 @@ def _standby(standby: ReservedStandbyInfo | None) -> str:
 
 
 def _alarm(alarm: AlarmInfo) -> str:
-    query = f"query {alarm.query}: " if alarm.query else ""
-    return f"{query}{alarm.message} ({alarm.kind.value}, since {timestamp(alarm.since)})"
+    return f"{alarm_text(alarm)} ({alarm.kind.value}, since {timestamp(alarm.since)})"
 
 
 def _procedure(procedure: ProcedureInfo | None) -> str:
@@ -156,7 +159,7 @@ def _print_queries(job: JobDetailsInfo) -> None:
     if job.emberkeep.queries:
         print_line("\nStreaming queries")
         print_table(
-            ("NAME", "BATCH", "ROWS/S IN", "ROWS/S OUT", "STATE ROWS", "WATERMARK", "STATUS"),
+            ("NAME", "BATCH", "ROWS/S IN", "ROWS/S OUT", "STATE ROWS", "BACKLOG", "WATERMARK", "STATUS"),
             [
                 (
                     query.name or query.id,
@@ -164,6 +167,7 @@ def _print_queries(job: JobDetailsInfo) -> None:
                     f"{query.input_rows_per_second:,.0f}",
                     f"{query.processed_rows_per_second:,.0f}",
                     f"{query.state_rows:,}",
+                    backlog_text([query]),
                     query.watermark or "-",
                     query.status,
                 )
@@ -187,54 +191,6 @@ def _print_checkpoints(checkpoints: CheckpointStatistics) -> None:
                 for entry in checkpoints.history
             ],
         )
-
-
-def _print_executors(job: JobDetailsInfo) -> None:
-    if job.emberkeep.executors:
-        print_line("\nExecutors")
-        print_table(
-            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "GC", "PID", "START"),
-            [
-                (
-                    executor.id,
-                    executor.taskmanager_id,
-                    _executor_state(executor),
-                    "yes" if executor.registered else "no",
-                    str(executor.cores),
-                    f"{executor.heap_mb} MiB",
-                    _gc_share(executor),
-                    str(executor.pid or "-"),
-                    _start(executor),
-                )
-                for executor in job.emberkeep.executors
-            ],
-        )
-
-
-def _gc_share(executor: ExecutorInfo) -> str:
-    """Return the share of its tasks' time that the executor has spent in garbage collection."""
-    if not executor.task_time or executor.gc_time is None:
-        return "-"
-    return f"{min(100.0, 100 * executor.gc_time / executor.task_time):.1f} %"
-
-
-def _start(executor: ExecutorInfo) -> str:
-    """Return how the executor got its process, with the reason if it is cold."""
-    if executor.start is None:
-        return "-"
-    return f"{executor.start.value}: {executor.why_cold}" if executor.why_cold else executor.start.value
-
-
-def _executor_state(executor: ExecutorInfo) -> str:
-    state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
-    departure = executor.departure
-    if executor.dismissed:
-        return f"{state}, leaving: Spark needs fewer"
-    if departure is None and executor.outgoing:
-        return f"{state}, {'takes no new task' if executor.cordoned else 'will be replaced'}: its node is blocked"
-    if departure is None:
-        return state
-    return f"{state}, leaving" if departure.begun else f"{state}, leaves when its replacement runs"
 
 
 def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerSummary]) -> None:

@@ -9,16 +9,30 @@ from typing import TYPE_CHECKING
 from emberkeep.base.inert_text import inert
 from emberkeep.cli.nodes.status import evacuation_text
 from emberkeep.cli.tables import text_table
-from emberkeep.cli.wording import SHORT_ID, counted, duration, executors_registered, executors_text, memory, timestamp
+from emberkeep.cli.wording import (
+    SHORT_ID,
+    alarm_text,
+    backlog_text,
+    counted,
+    duration,
+    executors_registered,
+    executors_text,
+    memory,
+    timestamp,
+)
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.progress.rest_work import WorkInfo
 from emberkeep.protocol.rest_cluster import ClusterOverview
-from emberkeep.protocol.rest_jobs import JobDetailsInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExtension, StreamingQuery
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "FOR", "ATTEMPT", "EXECUTORS", "TASKS", "ROWS/S IN", "ROWS/S OUT", "NOW")
+_JOB_COLUMNS = (
+    *("JOB ID", "NAME", "STATE", "FOR", "ATTEMPT", "EXECUTORS", "TASKS"),
+    *("ROWS/S IN", "ROWS/S OUT", "BACKLOG", "NOW"),
+)
 _NODE_COLUMNS = ("NODE", "TASK MANAGER", "STATE", "CPU", "MEMORY USED", "DISK FREE", "SLOTS", "DRIVERS", "NOW")
 
 
@@ -54,13 +68,14 @@ def top_lines(picture: TopPicture) -> list[str]:
 
 
 def job_rows(jobs: Sequence[JobDetailsInfo]) -> list[tuple[str, ...]]:
-    """Return a row for each job: first those that do not run, then those that wait, then by rows per second."""
+    """Return a row for each job: first those with alarms, then those that do not run, those that wait, the busiest."""
     return [_job_row(job) for job in sorted(jobs, key=_need)]
 
 
-def _need(job: JobDetailsInfo) -> tuple[bool, bool, float]:
-    runs = job.state is JobStatus.RUNNING
-    return runs, not job.emberkeep.waiting, -sum(query.processed_rows_per_second for query in job.emberkeep.queries)
+def _need(job: JobDetailsInfo) -> tuple[bool, bool, bool, float]:
+    own, runs = job.emberkeep, job.state is JobStatus.RUNNING
+    rate = sum(query.processed_rows_per_second for query in own.queries)
+    return not own.alarms, runs, not own.waiting, -rate
 
 
 def _job_row(job: JobDetailsInfo) -> tuple[str, ...]:
@@ -74,11 +89,29 @@ def _job_row(job: JobDetailsInfo) -> tuple[str, ...]:
         duration(job.now - entered if entered else job.duration),
         str(own.attempt),
         executors_text(executors_registered(job), own.executors_wanted) or "-",
-        f"{running} running, {done} done" if running or done else "-",
+        _tasks(running, done, own.work),
         _rate(own.queries, [query.input_rows_per_second for query in own.queries]),
         _rate(own.queries, [query.processed_rows_per_second for query in own.queries]),
-        own.waiting or ", ".join(_batch(query) for query in own.queries) or "-",
+        backlog_text(own.queries),
+        _now(own),
     )
+
+
+def _now(own: JobExtension) -> str:
+    """Return what is wrong, else what the job waits for, else what it does."""
+    if own.alarms:
+        return f"ALARM {'; '.join(map(alarm_text, own.alarms))}"
+    if own.waiting or own.queries:
+        return own.waiting or ", ".join(_batch(query) for query in own.queries)
+    left = None if own.work is None else own.work.time_left
+    return "-" if left is None else f"about {duration(left)} left of its Spark jobs"
+
+
+def _tasks(running: int, done: int, work: WorkInfo | None) -> str:
+    if not running and not done:
+        return "-"
+    total = f" of {work.tasks_total}" if work is not None and work.tasks_total > done else ""
+    return f"{running} running, {done}{total} done"
 
 
 def _rate(queries: Sequence[StreamingQuery], rates: Sequence[float]) -> str:

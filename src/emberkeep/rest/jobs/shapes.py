@@ -8,6 +8,7 @@ from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.progress.flows import FlowProgress
+from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.progress.rest_flows import FlowInfo
@@ -62,8 +63,16 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
             exit_code=view.exit_code,
             owner=view.owner,
             namespace=view.namespace,
+            alarms=_alarms(view),
         ),
     )
+
+
+def _alarms(view: JobView) -> list[AlarmInfo]:
+    return [
+        AlarmInfo(kind=alarm.kind, query=alarm.query, since=alarm.since_ms, message=alarm.message)
+        for alarm in view.alarms
+    ]
 
 
 def job_details_info(view: JobView, now_ms: int) -> JobDetailsInfo:
@@ -152,10 +161,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         owner=view.owner,
         namespace=view.namespace,
         reserved_standby=None if view.standby is None else _standby(view.standby),
-        alarms=[
-            AlarmInfo(kind=alarm.kind, query=alarm.query, since=alarm.since_ms, message=alarm.message)
-            for alarm in view.alarms
-        ],
+        alarms=_alarms(view),
         periodic_savepoints=None if view.periodic is None else periodic_info(view.periodic),
         upgrade=None if view.upgrade is None else upgrade_info(view.upgrade),
         work=None if report is None or report.work is None else work_info(report.work),
@@ -231,6 +237,8 @@ def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
         # Spark's last report does not describe the query once its job has ended.
         status="ended" if status.is_globally_terminal else query.status,
         checkpoint_location=query.checkpoint_location,
+        backlog_rows=query.backlog_rows,
+        backlog_seconds=seconds_for(query.backlog_rows, query.processed_rows_per_second),
     )
 
 

@@ -9,8 +9,10 @@ from emberkeep.cli.application import main
 from emberkeep.cli.operators import top_reading
 from emberkeep.cli.operators.top_view import TopPicture, job_rows, node_rows, top_lines
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest_jobs import JobDetailsInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import AlarmInfo, JobDetailsInfo, StreamingQuery
+from emberkeep.watchdog.model import AlarmKind
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info, task_manager_info
+from tests.unit.client.work_samples import WORK
 
 Output = pytest.CaptureFixture[str]
 
@@ -36,6 +38,10 @@ def query(rate: float, batch: int = 7) -> StreamingQuery:
     )
 
 
+BEHIND = msgspec.structs.replace(query(10.0), backlog_rows=12_000, backlog_seconds=1200.0)
+ALARM = AlarmInfo(kind=AlarmKind.NO_COMMIT, query="counts", since=0, message="no micro-batch was committed")
+
+
 def job(number: int, name: str, state: JobStatus = JobStatus.RUNNING, **own: object) -> JobDetailsInfo:
     return job_info(ident(number), name, state, **own)
 
@@ -47,13 +53,20 @@ def test_jobs_in_need_come_first_then_the_busiest() -> None:
         job(3, "fast", queries=[query(1000.0), query(234.0)]),
         job(4, "waits", waiting="2 slots of 1 core", queries=[query(9999.0)]),
         job(5, "restarts", JobStatus.RESTARTING),
+        job(6, "stuck", queries=[BEHIND], alarms=[ALARM]),
     ]
     rows = job_rows(jobs)
-    assert [row[1] for row in rows] == ["restarts", "waits", "fast", "slow", "idle"]
-    fast, waits, idle = rows[2], rows[1], rows[4]
-    assert fast[7:] == ("2,468", "1,234", "counts batch 7, counts batch 7")
-    assert waits[9] == "2 slots of 1 core"
-    assert idle[5:] == ("-", "-", "-", "-", "-")
+    assert [row[1] for row in rows] == ["stuck", "restarts", "waits", "fast", "slow", "idle"]
+    stuck, _, waits, fast, _, idle = rows
+    assert stuck[9:] == ("12,000 (20m 00s)", "ALARM query counts: no micro-batch was committed")
+    assert fast[7:] == ("2,468", "1,234", "-", "counts batch 7, counts batch 7")
+    assert waits[10] == "2 slots of 1 core"
+    assert idle[5:] == ("-", "-", "-", "-", "-", "-")
+
+
+def test_a_batch_job_is_shown_with_what_is_left() -> None:
+    one = msgspec.structs.replace(job(1, "batch", work=WORK), status_counts={"RUNNING": 2, "FINISHED": 6})
+    assert job_rows([one])[0][6:] == ("2 running, 6 of 9 done", "-", "-", "-", "about 1m 05s left of its Spark jobs")
 
 
 def test_a_job_is_shown_with_how_long_it_is_in_its_state() -> None:

@@ -78,12 +78,14 @@ async def test_details_have_what_a_job_gives_back(site: Site) -> None:
     assert (await site.get(J1)).json()["emberkeep"]["reclaim"] == {"ceiling": 2, "reason": "job 7 waits"}
 
 
-async def test_details_have_the_alarms_of_the_watchdog(site: Site) -> None:
+async def test_details_and_the_list_have_the_alarms_of_the_watchdog(site: Site) -> None:
     alarm = Alarm(kind=AlarmKind.NO_COMMIT, query="delays", since_ms=NOW_MS, message="nothing was committed")
     site.gateway.change(job_id(1), alarms=(alarm,))
-    assert (await site.get(J1)).json()["emberkeep"]["alarms"] == [
-        {"kind": "no-commit", "query": "delays", "since": NOW_MS, "message": "nothing was committed"}
-    ]
+    shown = [{"kind": "no-commit", "query": "delays", "since": NOW_MS, "message": "nothing was committed"}]
+    assert (await site.get(J1)).json()["emberkeep"]["alarms"] == shown
+    listed = {job["jid"]: job["emberkeep"]["alarms"] for job in (await site.get("/v1/jobs/overview")).json()["jobs"]}
+    assert listed[job_id(1)] == shown
+    assert [alarms for job, alarms in listed.items() if job != job_id(1) and alarms] == []
 
 
 async def test_details_have_the_flows_of_a_pipeline(site: Site) -> None:
@@ -110,6 +112,8 @@ async def test_detail_of_a_running_job(site: Site) -> None:
         ("3", False),
     ]
     assert job.emberkeep.queries[0].batch_id == 41
+    assert job.emberkeep.queries[0].backlog_rows == 1_200
+    assert job.emberkeep.queries[0].backlog_seconds == pytest.approx(1_200 / 1987.25)
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
 
 
