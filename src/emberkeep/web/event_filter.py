@@ -53,13 +53,12 @@ class EventFilter:
 
     def selection(self, limit: int) -> Selection:
         """Return the same for the chronicle. Raises InvalidInput for what is no time."""
-        since, until = _time_ms(self.since, "since"), _time_ms(self.until, "until")
         return Selection(
             types=frozenset(self.types),
             by=self.by.strip(),
             text=self.text.strip(),
-            since_ms=since or 0,
-            until_ms=MOST_MS if until is None else until + (_MINUTE_MS - 1 if until % _MINUTE_MS == 0 else 999),
+            since_ms=first_ms(self.since),
+            until_ms=last_ms(self.until),
             before=self.before,
             limit=limit,
         )
@@ -76,6 +75,17 @@ def parse_event_filter(path: str, query: Mapping[str, str], types: Sequence[str]
         raise InvalidInput(f"{before[:40]!r} is not the id of an event", field="before")
     by, text, since, until = (query.get(name, "")[:_MOST_TEXT] for name in ("by", "text", "since", "until"))
     return EventFilter(path, tuple(dict.fromkeys(types)), by, text, since, until, before)
+
+
+def first_ms(since: str) -> int:
+    """Return from when on a form asks for something; 0 for "". Raises InvalidInput for what is no time."""
+    return _time_ms(since, "since") or 0
+
+
+def last_ms(until: str) -> int:
+    """Return the end of the minute or the second until which a form asks for something. Raises InvalidInput."""
+    time_ms = _time_ms(until, "until")
+    return MOST_MS if time_ms is None else time_ms + (_MINUTE_MS - 1 if time_ms % _MINUTE_MS == 0 else 999)
 
 
 def _time_ms(text: str, field: str) -> int | None:

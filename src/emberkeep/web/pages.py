@@ -31,6 +31,7 @@ from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.capacity import capacity_map
 from emberkeep.web.cluster.node_pages import NodePages
 from emberkeep.web.cluster.pages import ClusterPages
+from emberkeep.web.event_filter import first_ms, last_ms
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import ClusterFacts, ProblemTimes, health
 from emberkeep.web.job_filter import JobFilter, parse_status
@@ -245,10 +246,12 @@ class _Pages:
         return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": location})
 
     async def audit(self, request: web.Request) -> web.Response:
-        given = {name: request.query.get(name, "")[:200] for name in ("identity", "job", "outcome", "before")}
+        names = ("identity", "job", "outcome", "before", "since", "until")
+        given = {name: request.query.get(name, "")[:200] for name in names}
         if given["outcome"] not in ("", *Outcome):
             raise InvalidInput(f"{given['outcome'][:40]!r} is not an outcome", field="outcome")
-        page = await self._sources.audit.read(msgspec.convert({**given, "limit": AUDIT_PER_PAGE}, Selection))
+        times = {"since_ms": first_ms(given["since"]), "until_ms": last_ms(given["until"])}
+        page = await self._sources.audit.read(msgspec.convert({**given, **times, "limit": AUDIT_PER_PAGE}, Selection))
         outcomes = [outcome.value for outcome in Outcome]
         shown = {**given, "entries": page.entries, "next": page.next, "outcomes": outcomes}
         return self.render(request, "audit.html", "audit", HTTPStatus.OK, **shown)

@@ -70,8 +70,10 @@ def test_jobs_nodes_and_audit_are_narrowed(opened: Window) -> None:
     expect(page.locator("#nodes tbody tr")).to_have_count(1)
     opened.open("/audit")
     page.get_by_label("Outcome").select_option("done")
+    page.get_by_label("From (UTC)").fill("2020-01-31T18:00")
     page.get_by_role("button", name="Show").click()
-    page.wait_for_url("**/audit?*outcome=done*")
+    page.wait_for_url("**/audit?*since=2020-01-31T18%3A00*outcome=done*")
+    expect(page.get_by_label("From (UTC)")).to_have_value("2020-01-31T18:00")
     opened.open("/blobs")
     opened.sees("By state")
 

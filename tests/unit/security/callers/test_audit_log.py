@@ -137,6 +137,11 @@ async def test_the_page_shows_entries_inertly_and_filters_them(site: Site) -> No
     assert b"&lt;script&gt;" in page.body
     assert b"No such entries" in (await site.get("/audit?identity=nobody")).body
     assert (await site.get("/audit?outcome=evil")).status == 400
+    assert b"No such entries" not in (await site.get("/audit?since=2020-01-01T00:00&until=9000-01-01T00:00")).body
+    for times in ("since=9000-01-01T00:00", "until=2020-01-01T00:00"):
+        assert b"No such entries" in (await site.get(f"/audit?{times}")).body
+    refused = await site.get("/audit?until=yesterday")
+    assert (refused.status, b"is not a time" in refused.body) == (400, True)
 
 
 async def test_what_an_identity_may_not_do_is_recorded_under_its_name(tmp_path: Path) -> None:
