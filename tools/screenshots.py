@@ -1,11 +1,12 @@
 """`make screenshots`: pictures of each page of the console in both themes; the cluster runs a stream and a batch job.
 
 The pictures are for those who change a page, to look at: ``python -m tools.screenshots <directory>`` writes
-``<page>-<theme>.png``. ``docs-<name>.png`` are those in ``docs/images``. It takes two to three minutes.
+``<page>-<theme>.png``. ``docs-<name>.png`` are those in ``docs/images``. It takes three to four minutes.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -27,6 +28,7 @@ _BATCHES: Final = 20  # of the stream, so that its plots have a shape
 _TASK_MANAGER: Final = "tm-127.0.0.2"
 _SIZE: Final = {"width": 1200, "height": 900}
 _DOCS_HEIGHT: Final = 1130
+_DOCS_PLOTS: Final = 5  # of a part with plots
 _CLUSTER: Final = (
     *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
     *("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0"),
@@ -43,10 +45,17 @@ counts = visits.groupBy(window("timestamp", "5 seconds"), visits.value % 100).co
 counts.writeStream.queryName("visits").format("noop").trigger(processingTime="1 second").start().awaitTermination()
 """
 BATCH: Final = """
+import time
+
 from pyspark.sql import SparkSession
 
-spark = SparkSession.builder.appName("nightly report").getOrCreate()
-print(spark.range(20_000_000).selectExpr("id % 1000 AS key").groupBy("key").count().count())
+spark = SparkSession.builder.appName("nightly report").config("spark.sql.shuffle.partitions", "8").getOrCreate()
+end = time.monotonic() + 100
+rows = 200_000
+while time.monotonic() < end:
+    visits = spark.range(rows).selectExpr("id % 1000 AS page", "uuid() AS visitor")
+    print(visits.repartition(8, "visitor").sortWithinPartitions("visitor").groupBy("page").count().count())
+    rows = min(2 * rows, 1_600_000)
 """
 
 
@@ -74,6 +83,14 @@ class Console:
         while self._newest_batch(job_id) < _BATCHES:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{job_id} has not committed {_BATCHES} batches in {_SECONDS:g} s")
+            time.sleep(5)
+
+    def wait_for_end(self, job_id: str) -> None:
+        """Wait until the job has finished. Raises TimeoutError."""
+        deadline = time.monotonic() + _SECONDS
+        while json.loads(self.run("info", job_id, "--output", "json"))["job"]["state"] != "FINISHED":
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{job_id} has not finished in {_SECONDS:g} s")
             time.sleep(5)
 
     def _newest_batch(self, job_id: str) -> int:
@@ -141,17 +158,23 @@ def photograph_part(page: Page, url: str, path: str, selector: str, target: Path
     print(target, flush=True)
 
 
-def photograph_for_docs(page: Page, url: str, stream: str, target: Path) -> None:
-    """Write the pictures that the documentation has in `docs/images`: in the light theme, not higher than a screen."""
-    for name, path, selector in (("overview", "/", "main"), ("job", stream, "main"), ("stream", stream, "#streams")):
+def photograph_for_docs(page: Page, url: str, stream: str, batch: str, target: Path) -> None:
+    """Write the pictures that `docs/images` has: in the light theme, of a screen or of some plots."""
+    parts = (("overview", "/", "main"), ("job", stream, "main"), ("stream", stream, "#streams"))
+    for name, path, selector in (*parts, ("work", batch, "#course")):
         page.goto(f"{url}{path}", wait_until="load")
         page.locator(selector).wait_for()
         page.wait_for_timeout(1500)
         box = page.locator(selector).bounding_box()
         if box is None:
             raise ValueError(f"{path} does not show {selector}")
-        top = 0 if selector == "main" else max(0, box["y"] - 12)
-        clip = {"x": 0, "y": top, "width": _SIZE["width"], "height": min(_DOCS_HEIGHT, box["y"] + box["height"] - top)}
+        top, bottom = 0.0, min(_DOCS_HEIGHT, box["y"] + box["height"])
+        if selector != "main":
+            last = page.locator(f"{selector} figure").nth(_DOCS_PLOTS - 1).bounding_box()
+            if last is None:
+                raise ValueError(f"{path} has fewer than {_DOCS_PLOTS} plots")
+            top, bottom = box["y"] - 12, last["y"] + last["height"]
+        clip = {"x": 0, "y": top, "width": _SIZE["width"], "height": bottom - top}
         page.screenshot(path=target / f"docs-{name}.png", full_page=True, clip=clip)  # type: ignore[arg-type]
         print(f"{target}/docs-{name}.png", flush=True)
 
@@ -163,6 +186,7 @@ def main(target: Path) -> None:
         print("starting two jobs …", flush=True)
         stream, batch = cluster.submit("visits.py", STREAM), cluster.submit("report.py", BATCH)
         cluster.wait_for_batches(stream)
+        cluster.wait_for_end(batch)
         cluster.run("savepoint", "create", stream)
         cluster.run("savepoint", "verify", cluster.run("savepoint", "create", stream))
         with chromium() as browser:
@@ -178,7 +202,7 @@ def main(target: Path) -> None:
                 photograph(page, url, {"error": f"/jobs/{'0' * 32}"}, target, theme, status=404)
                 photograph_part(page, url, paths["stream"], "#streams", target / f"stream-progress-{theme}.png")
                 if theme == "light":
-                    photograph_for_docs(page, url, paths["stream"], target)
+                    photograph_for_docs(page, url, paths["stream"], paths["batch"], target)
                 context.close()
         cluster.run("cancel", stream)
 

@@ -110,8 +110,12 @@ def test_a_lost_executor_of_a_batch_job_is_replaced_and_its_shuffle_files_are_ma
     )
     assert job.emberkeep.attempt == 1
     (place / "go").touch()
-    cluster.wait_for_end(job_id)
+    own = cluster.wait_for_end(job_id).emberkeep
     assert cluster.output(job_id) == f"{[(k, sum(range(k, 1000, 10))) for k in range(10)]}\n"
+    assert own.work is not None
+    assert own.course is not None
+    assert own.work.shuffle_write > 0
+    assert (own.course.shuffle_write[-1], own.course.task_time[-1]) == (own.work.shuffle_write, own.work.task_time)
     told = cluster.ask(lambda client: client.exceptions(job_id)).exception_history.entries
     lost = [entry.message for entry in told if entry.exception_name == "ExecutorLost"]
     assert lost == [f"executor {victim.id} on {victim.taskmanager_id} was killed by signal 9"], told

@@ -55,7 +55,7 @@ export function summary(found) {
   const most = (field) => Math.max(...found.map((sample) => sample[field] ?? 0));
   return [
     `${count(newest.tasks)} tasks done since ${moment(found[0].time)}, by all attempts`,
-    `at most ${count(most("executors"))} executors`,
+    `at most ${count(most("executors"))} ${most("executors") === 1 ? "executor" : "executors"}`,
     ...(most("gc") > 0 ? [`at most ${percent(most("gc"))} of task time in garbage collection`] : []),
     ...(most("spilledDisk") > 0 ? [`at most ${bytes(most("spilledDisk"))} spilled to disks per second`] : []),
     `a sample for each ${seconds(newest.step / 1000)}`,
