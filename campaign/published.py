@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 FOLDER = ROOT / "docs" / "figures"
 GUARANTEES = ROOT / "docs" / "guarantees.md"
-_COMPARED = ("start", "recovery", "flink")
+_DEPTH = 2  # of `.campaign/<seed>/progress.json` below the top of the source tree
+_COMPARED = ("start", "recovery", "losses", "flink")
 _PROMISE = re.compile(r"^\| (?!promise \||---|about \|)(?P<promise>.+) \| (?P<tests>`.+`) \|$", re.MULTILINE)
 
 
@@ -40,7 +41,7 @@ def render() -> str:
 def publish(path: Path) -> Path:
     """Copy a campaign's progress, or the sections of a measurement that the page has. Return the copy.
 
-    Raises ValueError if the file is neither.
+    Paths in it begin at the top of the source tree. Raises ValueError if the file is neither.
     """
     data = path.read_bytes()
     if b'"emberkeep-bench"' in data:
@@ -52,6 +53,7 @@ def publish(path: Path) -> Path:
         data = msgspec.json.encode(msgspec.structs.replace(bench, sections=kept))
     else:
         name = f"campaign-{_read(path, Progress).seed}.json"
+        data = data.replace(f"{path.resolve().parents[_DEPTH]}/".encode(), b"")  # where somebody has played it
     FOLDER.mkdir(parents=True, exist_ok=True)
     target = FOLDER / name
     write_file(target, msgspec.json.format(data, indent=1) + b"\n", mode=0o644)

@@ -106,8 +106,10 @@ def test_a_failed_history_without_a_finding_is_open() -> None:
 
 def test_a_campaign_is_published_so_that_it_continues_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "FOLDER", tmp_path / "figures")
-    path = tmp_path / "progress.json"
-    path.write_bytes(msgspec.json.encode(PROGRESS))
+    path = tmp_path / ".campaign" / "5" / "progress.json"
+    path.parent.mkdir(parents=True)
+    played_there = msgspec.json.encode(PROGRESS).replace(b".campaign/5/", f"{tmp_path}/.campaign/5/".encode())
+    path.write_bytes(played_there)
     target = published.publish(path)
     assert target == tmp_path / "figures" / "campaign-5.json"
     assert msgspec.json.decode(target.read_bytes(), type=Progress) == PROGRESS
