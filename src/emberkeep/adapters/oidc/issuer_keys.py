@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -36,6 +37,12 @@ _log = structlog.get_logger(__name__)
 class _Discovery(msgspec.Struct, frozen=True):
     issuer: str
     jwks_uri: str
+
+
+class _KeySet(msgspec.Struct, frozen=True):
+    """A set of keys. It may have other members, which are ignored (RFC 7517, section 5)."""
+
+    keys: list[msgspec.Raw]
 
 
 def check_issuer(url: str, field: str = "security.oidc.issuer") -> str:
@@ -144,11 +151,10 @@ class IssuerKeys:
 
 def _usable(document: bytes) -> dict[str, jwt.PyJWK]:
     """Return the set's keys for asymmetric signatures, by id. Others are left out."""
-    entries = from_json(document, dict[str, list[dict[str, msgspec.Raw]]]).get("keys", [])[:_MOST_KEYS]
     found: dict[str, jwt.PyJWK] = {}
-    for index, raw in enumerate(entries):
-        entry = {name: msgspec.json.decode(value) for name, value in raw.items()}
-        if entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
+    for index, raw in enumerate(from_json(document, _KeySet).keys[:_MOST_KEYS]):
+        entry = _entry(raw)
+        if entry is None or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
             continue
         try:
             key = jwt.PyJWK.from_dict(entry)
@@ -159,3 +165,12 @@ def _usable(document: bytes) -> dict[str, jwt.PyJWK]:
     if not found:
         raise Fatal("it publishes no key for asymmetric signatures")
     return found
+
+
+def _entry(raw: msgspec.Raw) -> dict[str, Any] | None:
+    """Return a key's members; None if it is malformed, so that it hides no other key."""
+    try:
+        entry = from_json(bytes(raw), dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+    return entry if isinstance(entry.get("kid"), str | None) else None
