@@ -18,6 +18,16 @@ system_app = App(name="system", help="Run Emberkeep as a service of the operatin
 
 _PATH = re.compile(r"/[A-Za-z0-9._/+-]*[A-Za-z0-9._+-]")
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
+# Directories of the operating system and of others: they keep their owner and mode.
+_SHARED = frozenset(
+    {
+        *("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root"),
+        *("/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/etc/conf.d", "/etc/default", "/etc/opt"),  # noqa: S108
+        *("/etc/sysconfig", "/etc/systemd", "/run/user", "/usr/bin", "/usr/etc", "/usr/lib", "/usr/local"),
+        *("/usr/local/bin", "/usr/local/etc", "/usr/local/lib", "/usr/local/share", "/usr/share", "/var/cache"),
+        *("/var/lib", "/var/local", "/var/log", "/var/opt", "/var/spool", "/var/tmp"),  # noqa: S108
+    }
+)
 
 
 Role = Literal["all", "jobmanager", "taskmanager"]
@@ -72,6 +82,8 @@ def install(
         *((("JAVA_HOME", java_home),) if java_home else ()),
     ):
         _require_path(option, path)
+    for option, directory in (("--config", os.path.dirname(config)), ("--state-dir", state_dir)):  # noqa: PTH120
+        _require_own_directory(option, directory)
     if not _USER.fullmatch(user):
         raise InvalidInput(
             f"--user: {user[:80]!r} is not a name of a user", field="--user", hint="use lower-case letters and digits"
@@ -106,4 +118,18 @@ def _require_path(option: str, path: str) -> None:
             f"{option}: {path[:200]!r} is not an absolute path of letters, digits and '.', '_', '+', '-'",
             field=option,
             hint="systemd would read other characters differently",
+        )
+
+
+def _require_own_directory(option: str, directory: str) -> None:
+    """Raise InvalidInput if the directory is not Emberkeep's alone, since systemd-tmpfiles changes its owner and mode.
+
+    In ``/etc``, for example, no other user could read the names of users any more.
+    """
+    real = os.path.normpath(f"/{directory.lstrip('/')}")
+    if real in _SHARED:
+        raise InvalidInput(
+            f"{option}: {real} is a directory of the operating system, and this one must be Emberkeep's alone",
+            field=option,
+            hint="choose a directory below it, such as /etc/emberkeep or /var/lib/emberkeep",
         )

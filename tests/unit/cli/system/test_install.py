@@ -74,6 +74,26 @@ def test_a_dry_run_prints_the_files_and_writes_none(root: Path, capfd: Output) -
     assert not (root / "etc").exists()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--config", "/etc/emberkeep.yaml"),
+        ("--config", "/emberkeep.yaml"),
+        ("--config", "/etc/emberkeep/../emberkeep.yaml"),
+        ("--config", "//etc/emberkeep.yaml"),
+        ("--config", "/etc/default/emberkeep.yaml"),
+        ("--state-dir", "/var/lib"),
+        ("--state-dir", "/opt/./."),
+    ],
+)
+def test_directories_of_the_operating_system_keep_their_owner_and_mode(
+    root: Path, capfd: Output, options: tuple[str, str]
+) -> None:
+    assert install(root, *options) == 2
+    assert f"{options[0]}: /" in capfd.readouterr().err
+    assert not (root / "etc").exists()
+
+
 def test_changed_files_are_not_replaced_unasked_and_the_configuration_never(root: Path, capfd: Output) -> None:
     assert install(root) == 0
     unit, config = root / "etc/systemd/system" / UNITS[0], root / "etc/emberkeep/config.yaml"
