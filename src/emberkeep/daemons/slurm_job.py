@@ -9,6 +9,7 @@ drivers and executors there continue. Slurm signals this process, because it is 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -22,8 +23,9 @@ from types import FrameType
 
 import psutil
 
+from emberkeep.adapters.processes.place_lock import held
 from emberkeep.base.configuration import options
-from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.daemons.arguments import parse_arguments
@@ -157,13 +159,17 @@ def _address(configuration: Configuration) -> str:
 
 
 def _forget_earlier(directory: Path) -> None:
-    """Delete the oldest working directories that earlier jobs of this task manager have left here."""
+    """Delete the oldest working directories that earlier jobs of this task manager have left here.
+
+    If the clusters of one user share the place, a task manager of the same name may still work in one of them.
+    """
     try:
         earlier = [each for each in directory.parent.iterdir() if each.name.isdecimal() and each != directory]
     except OSError:
         return  # there are none, or the task manager reports why it cannot use the directory
     for each in sorted(earlier, key=lambda each: int(each.name))[:-_KEPT_DIRECTORIES]:
-        shutil.rmtree(each, ignore_errors=True)
+        with contextlib.suppress(EmberkeepError), held(WorkingDirectory(each).lock, "its removal", hint=""):
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def _keep_only_logs(directory: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.processes.place_lock import held
 from tests.integration.conditions import until
 
 # In place of the task manager: notes its arguments and signals. It ends like one, with 0 after the order to end.
@@ -88,6 +89,20 @@ def test_the_node_and_the_job_decide_identity_address_and_directory(tmp_path: Pa
     assert job.end()[0] == 0
     assert [each.name for each in (own / "42").iterdir()] == ["logs"]
     assert sorted(int(each.name) for each in own.iterdir()) == [3, 10, 11, 12, 41, 42]
+
+
+@pytest.mark.req("BLK-10")
+def test_a_directory_in_which_a_task_manager_of_another_cluster_works_stays(tmp_path: Path) -> None:
+    place = tmp_path / "scratch" / "tm-3"
+    for earlier in range(1, 9):
+        (place / str(earlier) / "jobs").mkdir(parents=True)
+    with held(place / "2" / "lock", "task manager tm-3 of another cluster", hint=""):
+        job = Job(tmp_path, f"process.taskmanager.working-dir={tmp_path / 'scratch'}")
+        until(job.starts, "the task manager is started")
+        assert sorted(int(each.name) for each in place.iterdir()) == [2, 4, 5, 6, 7, 8]
+        assert (place / "2" / "jobs").is_dir()
+        job.process.send_signal(signal.SIGTERM)
+        assert job.end()[0] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
