@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from http import HTTPStatus
 from typing import Final
@@ -39,14 +40,15 @@ class DriverTunnels:
             headers, verified = self._drivers.login(AttemptScope(job_id, attempt))
         scheme = "http" if self._tls is None else "https"
         try:
-            socket = await self._opened().ws_connect(
-                f"{scheme}://{job_master}{TUNNEL_PATH}",
-                headers=headers,
-                ssl=True if verified is None else verified,
-                heartbeat=HEARTBEAT,
-                max_msg_size=2 * CHUNK,
-                timeout=aiohttp.ClientWSTimeout(ws_close=_OPEN_SECONDS),
-            )
+            async with asyncio.timeout(_OPEN_SECONDS):  # a driver that hangs accepts connections and does not answer
+                socket = await self._opened().ws_connect(
+                    f"{scheme}://{job_master}{TUNNEL_PATH}",
+                    headers=headers,
+                    ssl=True if verified is None else verified,
+                    heartbeat=HEARTBEAT,
+                    max_msg_size=2 * CHUNK,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=_OPEN_SECONDS),
+                )
         except aiohttp.WSServerHandshakeError as error:
             raise _refused(error.status) from None
         except (aiohttp.ServerFingerprintMismatch, aiohttp.ClientSSLError):
