@@ -110,7 +110,10 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
     findings = await asyncio.to_thread(_machine, configuration, layout)
     seen = _Seen()
     runs = expected = False
-    configuration = with_local_zookeeper(configuration, layout)
+    try:
+        configuration = await asyncio.to_thread(with_local_zookeeper, configuration, layout)
+    except EmberkeepError as error:
+        findings.append(_failure("cluster", str(layout.cluster_file), error))
     if configuration[HA_TYPE] == "zookeeper":
         findings += await _zookeeper(configuration, layout, seen)
     endpoint, problem = _cluster(configuration, url)
@@ -179,7 +182,7 @@ def _java() -> JavaFacts:
 def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[Finding]:
     """Return the findings about this machine's certificate, which `cluster up` makes if there is none."""
     path = layout.tls_files.certificate
-    if not Path(path).exists() and Path(path).is_relative_to(layout.tls):
+    if _is_missing(Path(path)) and Path(path).is_relative_to(layout.tls):
         what = "there is none yet: the first JobManager makes the CA, and a certificate"
         fix = "on further machines, copy what `emberkeep security bundle` makes on the first one"
         return [Finding(check="certificate", where=path, severity=Severity.UNKNOWN, what=what, fix=fix)]
@@ -187,11 +190,19 @@ def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[
     return certificate_findings(read_certificate_file(path, reached), SystemClock().now_ms())
 
 
+def _is_missing(path: Path) -> bool:
+    """True if the file certainly does not exist. What this user may not look at is there, and cannot be read."""
+    try:
+        return not path.exists()
+    except OSError:
+        return False
+
+
 async def _zookeeper(configuration: Configuration, layout: StateLayout, seen: _Seen) -> list[Finding]:
     try:
         # Before the first start there is no token. It only signs the record that is tried, so any will do.
-        has_token = await asyncio.to_thread(layout.token_file.exists)
-        token = await asyncio.to_thread(read_token, layout.token_file) if has_token else secrets.token_hex(32)
+        is_new = await asyncio.to_thread(_is_missing, layout.token_file)
+        token = secrets.token_hex(32) if is_new else await asyncio.to_thread(read_token, layout.token_file)
         facts, clock = await look_at_zookeeper(session_settings(configuration, token), zookeeper_layout(configuration))
     except EmberkeepError as error:
         return [_failure("zookeeper", "high-availability.zookeeper.*", error)]

@@ -135,3 +135,31 @@ def test_the_port_of_the_spark_uis_is_tried_as_well(
 def test_a_wrong_setting_is_a_usage_error(capfd: Output) -> None:
     assert main(["doctor", "-D", "taskmanager.numberOfTaskSlots=many"]) == 2
     assert "taskmanager.numberOfTaskSlots" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("options", [(), ("-D", "high-availability.type=zookeeper")])
+def test_a_state_directory_that_cannot_be_looked_at_is_a_finding(
+    alone: Path, capfd: Output, options: tuple[str, ...]
+) -> None:
+    # Its name is too long. That of another user fails likewise, except for root.
+    state, config = alone / ("x" * 300), alone / "c.yaml"
+    config.write_text("")
+    words = ["doctor", "--config", str(config), "-D", f"emberkeep.state-dir={state}", "-D", "rest.port=0"]
+    words += ["-D", "security.encryption=tls", *options]
+    if options:
+        words += ["-D", "high-availability.zookeeper.quorum=127.0.0.1:1", "-D", f"security.token-file={state}/token"]
+    assert main([*words, "-o", "json"]) == 1
+    errors = [each for each in json.loads(capfd.readouterr().out)["findings"] if each["severity"] == "error"]
+    told = "\n".join(f"{each['where']}: {each['what']}" for each in errors)
+    assert "node.pem: cannot be read: File name too long" in told
+    assert f"cannot read {state / 'cluster.json'}: File name too long" in told
+    assert not options or f"cannot read the token file {state}/token: File name too long" in told
+
+
+def test_a_damaged_record_of_the_cluster_is_a_finding(alone: Path, capfd: Output) -> None:
+    state = alone / "own"
+    state.mkdir()
+    (state / "cluster.json").write_bytes(b"{")
+    assert main(["doctor", "-D", f"emberkeep.state-dir={state}", "-D", "rest.port=0", "-o", "json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    assert any("cluster.json" in each["what"] for each in report["findings"] if each["severity"] == "error")
