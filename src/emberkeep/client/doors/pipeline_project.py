@@ -62,7 +62,12 @@ def pack(project: PipelineProject, target: Path) -> None:
         for number, path in enumerate(_files(project), 1):
             name = path.relative_to(project.directory).as_posix()
             try:
+                name.encode()
+                if not path.is_file():  # reading a pipe would wait for its writer
+                    raise InvalidInput(f"{path} is not a regular file", hint="keep only definitions there")
                 data = path.read_bytes()
+            except UnicodeEncodeError:
+                raise InvalidInput(f"the name of {str(path)!r} is not UTF-8", hint="rename the file") from None
             except OSError as error:
                 raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
             size += len(data)

@@ -103,3 +103,16 @@ def test_specifications_that_cannot_be_used_are_refused(tmp_path: Path, text: st
     (tmp_path / "spark-pipeline.yml").write_text(text)
     with pytest.raises(InvalidInput, match=message):
         find_project(None, tmp_path)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_told_with_a_way_out(project: Path, tmp_path: Path) -> None:
+    with open(os.fsencode(project) + b"/caf\xe9.sql", "w"):  # noqa: PTH123 - a Path has text
+        pass
+    with pytest.raises(InvalidInput, match=r"caf.+\.sql' is not UTF-8"):
+        packed(project, tmp_path / "a.zip")
+
+
+def test_what_is_no_regular_file_is_told_and_not_waited_for(project: Path, tmp_path: Path) -> None:
+    os.mkfifo(project / "events")
+    with pytest.raises(InvalidInput, match="events is not a regular file"):
+        packed(project, tmp_path / "a.zip")
