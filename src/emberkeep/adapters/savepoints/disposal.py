@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,7 @@ def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ..
             deque(threads.map(lambda name: _delete(store, name), directories), maxlen=0)
     # Delete the manifest last: while it exists, an interrupted disposal can be repeated, and nothing without a manifest
     # is ever deleted.
-    left = tuple(islice((name for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
+    left = tuple(islice((_as_text(name) for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
     store.delete(MANIFEST_NAME, recursive=False)
     _delete(store, "")
     log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(files))
@@ -48,6 +49,11 @@ def _delete(store: DurableState, name: str) -> None:
     """Delete a file or an empty directory. Ignore missing files and directories with entries."""
     with contextlib.suppress(NotEmpty):
         store.delete(name, recursive=False)
+
+
+def _as_text(name: str) -> str:
+    """Return a name with bytes that are not UTF-8 as escapes, because no reply can contain them."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _by_depth(files: Iterable[str]) -> list[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -320,6 +321,13 @@ async def test_what_a_running_job_has_started_from_stays(
     assert (await disposed(site, savepoint))["failure-cause"]["class"] == "Conflict"
     gateway.change(JOB, status=JobStatus.FINISHED)
     assert await disposed(site, savepoint) == {}
+
+
+async def test_a_file_that_stays_may_have_a_name_that_is_not_utf_8(site: Site, savepoint: Path) -> None:
+    with open(os.fsencode(savepoint) + b"/caf\xe9 1.csv", "w"):  # noqa: PTH123, ASYNC230 - a Path has text
+        pass
+    assert await disposed(site, savepoint) == {}
+    assert [os.fsencode(entry.name) for entry in savepoint.iterdir()] == [b"caf\xe9 1.csv"]
 
 
 async def test_nothing_is_deleted_while_a_job_may_have_started_from_it(
