@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from emberkeep.base.errors import EmberkeepError
@@ -31,7 +32,7 @@ class Reports(Protocol):
 def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
     """Write the outcome for the task manager. Return False, and log the error, if that fails."""
     try:
-        write_outcome(Path(spec.directory) / OUTCOME_FILE, outcome)
+        write_outcome(Path(spec.directory) / OUTCOME_FILE, _encodable(outcome))
     except EmberkeepError as error:
         log.error(
             "cannot write the outcome to disk; only a report to the JobManager can preserve it", reason=str(error)
@@ -46,6 +47,7 @@ def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -
     The process can end before that, for example if the task manager kills it. The outcome LOST is tried only once,
     because an attempt without an outcome counts as lost anyway.
     """
+    outcome = _encodable(outcome)
     stored = store_outcome(spec, outcome)
     _flush_output()
     reported = job_manager.report(outcome)
@@ -53,6 +55,14 @@ def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -
         time.sleep(PAUSE_SECONDS)
         stored = store_outcome(spec, outcome)
         reported = job_manager.report(outcome)
+
+
+def _encodable(outcome: AttemptOutcome) -> AttemptOutcome:
+    """Return the outcome with escapes for what is no UTF-8: the script's exception may quote such a name or text."""
+    message, traceback = (
+        text.encode(errors="backslashreplace").decode() for text in (outcome.message, outcome.traceback)
+    )
+    return msgspec.structs.replace(outcome, message=message, traceback=traceback)
 
 
 def _flush_output() -> None:

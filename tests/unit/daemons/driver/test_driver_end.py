@@ -68,6 +68,24 @@ def spec_in(directory: Path) -> DriverSpec:
     return msgspec.structs.replace(DRIVER_SPEC, directory=str(directory), logs=str(directory), files=(), options={})
 
 
+def test_an_exception_whose_text_is_not_utf_8_is_the_jobs_root_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "ValueError: cannot parse caf\udce9.csv \ud83d"
+    failed = AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=text, traceback=f"Traceback …\n{text}\n")
+    told = r"ValueError: cannot parse caf\udce9.csv \ud83d"
+    wanted = msgspec.structs.replace(failed, message=told, traceback=f"Traceback …\n{told}\n")
+    job_master = JobMaster()
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+    assert driver._end(failed) == 1
+    assert job_master.reported == [wanted]
+    assert read_outcome(tmp_path / OUTCOME_FILE) == wanted
+    assert job_master.stopped
+    (tmp_path / OUTCOME_FILE).unlink()
+    driver._failed(failed)
+    assert read_outcome(tmp_path / OUTCOME_FILE) == wanted
+
+
 def test_a_success_that_no_disk_takes_is_reported_until_it_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
