@@ -26,3 +26,12 @@ def inert_json(text: str) -> str:
 def inert(text: str) -> str:
     """Return the text with control characters, except newlines and tabs, as escapes: ``\\x1b`` is shown, not obeyed."""
     return text.translate(_INERT)
+
+
+def encodable(text: str) -> str:
+    """Return the text with escapes for what UTF-8 has no bytes for: surrogates, as in names with other bytes.
+
+    >>> encodable("caf\\udce9")
+    'caf\\\\udce9'
+    """
+    return text.encode(errors="backslashreplace").decode()

@@ -12,6 +12,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.inert_text import encodable
 from emberkeep.lifecycle.errors import NeverPossible, StepHangs
 from emberkeep.lifecycle.machine import (
     Event,
@@ -108,7 +109,7 @@ class Procedures:
                 StepFailed(
                     trigger_id,
                     effect.step,
-                    str(error),
+                    encodable(str(error)),  # a user function's own words may be part of it
                     hangs=isinstance(error, StepHangs),
                     impossible=isinstance(error, NeverPossible),
                 )

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.base.clock import SystemClock
@@ -19,17 +20,18 @@ REQUEST = ProcedureRequest(trigger_id="f" * 32, procedure=Procedure.SUSPEND, tar
 
 
 class Steps:
-    """Carries out what it is told; ``failing`` does not succeed."""
+    """Carries out what it is told; ``failing`` does not succeed, for the ``reason``."""
 
-    def __init__(self, failing: Step | None = None) -> None:
+    def __init__(self, failing: Step | None = None, reason: str = "the disk is full") -> None:
         self.done: list[Step] = []
         self.failing = failing
+        self.reason = reason
 
     async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
         del reason
         self.done.append(step)
         if step is self.failing:
-            raise Fatal("the disk is full")
+            raise Fatal(self.reason)
         return StepDone(request.trigger_id, step, "file:///s/savepoint", "ab" * 32)
 
     def noted(self) -> Noted | None:
@@ -100,6 +102,14 @@ def test_a_savepoint_that_fails_says_why_and_the_queries_start_again() -> None:
     assert progress is not None
     assert (progress.phase, progress.failure) == (ProcedurePhase.FAILED, "the disk is full")
     assert steps.done[-2:] == [Step.DISCARD_SAVEPOINT, Step.START_QUERIES]
+
+
+def test_a_reason_that_is_not_utf_8_can_be_told() -> None:
+    progress = Actor(Steps(Step.SNAPSHOT_STATE, "ValueError: cannot parse caf\udce9")).hear(_reply(REQUEST))
+
+    assert progress is not None
+    assert progress.failure == "ValueError: cannot parse caf\\udce9"
+    assert msgspec.msgpack.encode(progress), "the driver's heartbeats contain it"
 
 
 def test_a_move_that_was_made_and_a_driver_that_can_nothing() -> None:

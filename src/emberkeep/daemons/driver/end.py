@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.inert_text import encodable
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 
@@ -59,10 +60,7 @@ def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -
 
 def _encodable(outcome: AttemptOutcome) -> AttemptOutcome:
     """Return the outcome with escapes for what is no UTF-8: the script's exception may quote such a name or text."""
-    message, traceback = (
-        text.encode(errors="backslashreplace").decode() for text in (outcome.message, outcome.traceback)
-    )
-    return msgspec.structs.replace(outcome, message=message, traceback=traceback)
+    return msgspec.structs.replace(outcome, message=encodable(outcome.message), traceback=encodable(outcome.traceback))
 
 
 def _flush_output() -> None:
