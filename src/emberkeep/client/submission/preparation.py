@@ -97,8 +97,20 @@ def prepare(
         namespace=namespace,
         secrets=secret_values(secrets, environ),
     )
+    _refuse_other_bytes(submission)
     contents = {artefact.sha256: file.path for artefact, file in zip(artefacts, files, strict=True)}
     return PreparedJob(submission, contents, tuple(notices), offload_min_size)
+
+
+def _refuse_other_bytes(submission: JobSubmission) -> None:
+    """Raise InvalidInput if the submission has text that is not UTF-8. Secrets were checked before."""
+    try:
+        msgspec.json.encode(msgspec.structs.replace(submission, secrets={}))
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{error.object[:80]!r} is not UTF-8, and a job's arguments, settings and files must be",
+            hint="rename the file or directory, or pass the text in UTF-8",
+        ) from None
 
 
 async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress) -> JobSubmission | OffloadedSubmission:

@@ -51,6 +51,13 @@ def test_a_script_and_its_files_become_a_submission(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_text_that_is_not_utf_8_is_told_with_a_way_out() -> None:
+    for words, conf in ((("caf\udce9",), ()), ((), ("spark.x=caf\udce9",))):
+        with pytest.raises(InvalidInput, match=r"'caf.udce9' is not UTF-8"):
+            prepare(Program("app.py", None, words), SparkOptions(conf=conf), {}, {})
+
+
+@pytest.mark.usefixtures("folder")
 def test_each_submission_has_its_own_key() -> None:
     assert prepared().submission.idempotency_key != prepared().submission.idempotency_key
 
