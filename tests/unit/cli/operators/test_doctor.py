@@ -48,7 +48,7 @@ def test_a_machine_is_examined_before_there_is_a_cluster(capfd: Output) -> None:
     assert main([*words, "-o", "json"]) == 0
     found = findings(capfd)
     assert found["java"] == ["ok"]
-    assert set(found) == {"java", "descriptors", "storage", "disk"}
+    assert set(found) == {"java", "descriptors", "storage", "disk", "memory"}
 
 
 def test_what_is_wrong_comes_with_its_fix_and_an_exit_code(alone: Path, capfd: Output) -> None:
