@@ -58,6 +58,7 @@ from emberkeep.diagnosis.clocks import ClockReading, clock_findings
 from emberkeep.diagnosis.machine import (
     DiskFacts,
     JavaFacts,
+    cgroup_findings,
     descriptor_findings,
     disk_findings,
     java_findings,
@@ -308,11 +309,12 @@ def _judged(sights: Sequence[ServerSight], seen: _Seen) -> list[Finding]:
 
 
 def _nodes(task_managers: Sequence[TaskManagerSummary]) -> list[Finding]:
-    """Return the findings about the free disk space that task managers report."""
+    """Return the findings about the free disk space and the control groups that task managers report."""
     findings = []
     for each in task_managers:
         where = f"node {each.emberkeep.node_id}, working directory of {each.id}"
         findings += disk_findings(DiskFacts(where=where, free=each.emberkeep.disk_free_mb * _MIB))
+        findings += cgroup_findings(f"node {each.emberkeep.node_id}, {each.id}", each.emberkeep.cgroups)
     return findings
 
 

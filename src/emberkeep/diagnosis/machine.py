@@ -1,4 +1,4 @@
-"""This machine and the nodes: Java, free disk, descriptors."""
+"""This machine and the nodes: Java, free disk, descriptors, control groups."""
 
 from __future__ import annotations
 
@@ -84,6 +84,14 @@ def path_findings(path: str, where: str) -> list[Finding]:
     what = f"RocksDB state stores cannot be opened in {path}: the path has characters beyond U+FFFF, such as emoji"
     fix = "choose a directory without them"
     return [Finding(check="path", where=where, severity=Severity.WARNING, what=what, fix=fix)]
+
+
+def cgroup_findings(where: str, told: str) -> list[Finding]:
+    """Return what control groups bound on a node, as its task manager reports it; nothing of old releases.
+
+    A task manager that needs groups and cannot make them does not start, so none is what its owner has chosen.
+    """
+    return [Finding(check="cgroups", where=where, severity=Severity.OK, what=told)] if told else []
 
 
 def descriptor_findings(soft: int) -> list[Finding]:

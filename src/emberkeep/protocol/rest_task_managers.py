@@ -137,6 +137,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     disk_total_mb: int = 0  # 0 if its release does not report it, as the next one
     memory_total_mb: int = 0
     disk_full: bool = False  # nothing new is placed there until its disk has room
+    cgroups: str = ""  # what control groups bound there, or why nothing; "" if its release does not report it
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

@@ -72,6 +72,7 @@ class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     release: str = ""  # the version of Emberkeep; "" of a release that does not report it
     addresses: tuple[ResourceAddresses, ...] = ()  # of its custom resources, whose amounts are in ``total``
     unconfirmed: tuple[InstanceId, ...] = ()  # instances since ``predecessor`` that may have registered, newest last
+    cgroups: str = ""  # what control groups bound on its node, or why nothing; "" of a release that does not report it
 
     @property
     def predecessors(self) -> tuple[InstanceId, ...]:

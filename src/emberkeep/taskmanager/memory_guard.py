@@ -12,9 +12,10 @@ import structlog
 from emberkeep.base.configuration.options import MEMORY_LIMIT, MEMORY_RESERVE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
-from emberkeep.slots.table.memory import MemoryLimit, MemoryUse, MemoryWatch, given_memory
+from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.table.memory import MemoryLimit, MemoryUse, MemoryWatch, given_resources, reason_of_kernel
 from emberkeep.slots.table.state import TableState
-from emberkeep.taskmanager.ports import ExecutorKey, ProcessKey
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +27,13 @@ class MeasuredProcesses(Protocol):
     """The drivers and executors that run here."""
 
     async def memory_mb(self) -> dict[ProcessKey, int]:
-        """Return how many MiB each driver and executor uses, with all that it has started. Raises RetryLater."""
+        """Return how many MiB each driver and executor uses, with all that it has started.
+
+        Those whose memory the kernel limits are left out. Raises RetryLater.
+        """
+
+    async def exceeding(self) -> dict[ProcessKey, int]:
+        """Return those of which the kernel has ended a process because of the limit, and that limit in MiB."""
 
     async def end(self, key: ProcessKey, reason: str) -> None:
         """End a process at once, and report this reason with its end. Raises RetryLater."""
@@ -56,22 +63,32 @@ class MemoryGuard:
 
     async def look(self) -> None:
         """Look once, and end what has to end."""
+        # The kernel may end one Python worker and leave the rest of its executor: then each task would fail again.
+        for key, limit_mb in (await self._processes.exceeding()).items():
+            await self._end(key, reason_of_kernel(limit_mb, is_driver=isinstance(key, DriverKey)))
         available = self._available_mb()
         try:
             uses = await self._uses() if self._watch.wants(available) else {}
         except RetryLater:  # nothing is known about them now
             return
         for key, reason in self._watch.look(uses, available).items():
-            log.warning("ending a process that uses more memory than it was given", process=str(key), reason=reason)
-            with contextlib.suppress(RetryLater):  # this task manager ends, and the next one looks again
-                await self._processes.end(key, reason)
+            await self._end(key, reason)
+
+    async def _end(self, key: ProcessKey, reason: str) -> None:
+        log.warning("ending a process that uses more memory than it was given", process=str(key), reason=reason)
+        with contextlib.suppress(RetryLater):  # this task manager ends, and the next one looks again
+            await self._processes.end(key, reason)
 
     async def _uses(self) -> dict[ProcessKey, MemoryUse]:
         used = await self._processes.memory_mb()
-        given = given_memory(self._table())
         found = {}
         for key, used_mb in used.items():
-            holder = key.allocation_id if isinstance(key, ExecutorKey) else (key.job_id, key.attempt)
-            if given_mb := given.get(holder, 0):
-                found[key] = MemoryUse(used_mb, given_mb)
+            if (given := resources_of(key, self._table())) is not None:
+                found[key] = MemoryUse(used_mb, given.memory_mb)
         return found
+
+
+def resources_of(key: ProcessKey, table: TableState) -> ResourceProfile | None:
+    """Return what a driver or an executor was given; None if the table does not know it."""
+    holder = key.allocation_id if isinstance(key, ExecutorKey) else (key.job_id, key.attempt)
+    return given_resources(table).get(holder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -11,10 +12,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from emberkeep.adapters.cgroups.port import Share
+from emberkeep.adapters.cgroups.registry import ProcessGroups
+from emberkeep.adapters.cgroups.version2 import PlaceV2
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import EmberkeepError, RetryLater
-from tests.integration.taskmanager.test_processes import SLEEP, Bench, until
+from tests.integration.taskmanager.test_processes import SLEEP, Bench, until, watching
 from tests.support.few_descriptors import few_descriptors
+from tests.support.group_tree import GroupTree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -80,3 +85,32 @@ async def test_a_start_either_fails_without_a_trace_or_is_watched(bench: Bench, 
         os.kill(pid, signal.SIGKILL)
         assert await bench.exit() == Exit("p", -signal.SIGKILL)
     await until(lambda: not bench.supervisor.running() and not list(bench.records.iterdir()))
+
+
+class ShortTree(GroupTree):
+    """Has no descriptor for the file ``lacking``."""
+
+    lacking = ""
+
+    def write(self, path: Path, text: str) -> None:
+        if path.name == self.lacking:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+        super().write(path, text)
+
+
+@pytest.mark.parametrize("lacking", ["memory.max", "cgroup.procs"])
+async def test_a_start_whose_control_group_lacks_a_descriptor_may_be_repeated(tmp_path: Path, lacking: str) -> None:
+    tree = ShortTree(tmp_path / "groups", 2)
+    bench = Bench(tmp_path, ProcessGroups(PlaceV2(tree.root / "place", tree, 4)))
+    request = bench.request(SLEEP, share=Share(cores=1, memory_mb=64))
+    async with watching(bench.supervisor):
+        tree.lacking = lacking
+        with pytest.raises(RetryLater) as raised:
+            await bench.supervisor.start(request, bench.exits.append)
+        assert raised.value.hint is not None
+        assert "ulimit -n" in raised.value.hint
+        assert tree.below(tree.root / "place") == []
+        assert list(bench.records.iterdir()) == []
+
+        tree.lacking = ""
+        await bench.supervisor.start(request, bench.exits.append)

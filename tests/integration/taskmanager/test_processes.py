@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.processes.start import ProcessRecord, record_path, write_process_record
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
@@ -37,10 +38,10 @@ TELL = (
 class Bench:
     """A supervisor that runs, a directory, and what it told."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, groups: ProcessGroups | None = None) -> None:
         self.directory = directory
         self.records = directory / "records"
-        self.supervisor = ProcessSupervisor(self.records, linger=LINGER)
+        self.supervisor = ProcessSupervisor(self.records, linger=LINGER, groups=groups)
         self.exits: list[Exit] = []
 
     def request(self, program: str, name: str = "p", **changes: object) -> StartRequest:

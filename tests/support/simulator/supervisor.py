@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.base.errors import Absent, Conflict
@@ -86,7 +87,7 @@ class SimSupervisor:
     async def raise_priority(self, name: str) -> None:
         """Implements Supervisor: simulated processes have no priority."""
 
-    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+    async def rename(self, name: str, new_name: str, on_exit: OnExit, share: Share | None = None) -> int:
         """Implements Supervisor. Raises Absent, Conflict. If it fails, the record on disk may have the new name."""
         self._require_free(new_name)
         taker = self._takers.setdefault(name, new_name)

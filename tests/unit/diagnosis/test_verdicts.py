@@ -11,6 +11,7 @@ from emberkeep.diagnosis.machine import (
     DiskFacts,
     JavaFacts,
     MemoryFacts,
+    cgroup_findings,
     descriptor_findings,
     disk_findings,
     java_findings,
@@ -212,6 +213,12 @@ def test_memory_that_cannot_be_read_is_not_taken_for_none() -> None:
 @pytest.mark.parametrize(("soft", "severity"), [(1023, ERROR), (1024, WARNING), (4095, WARNING), (4096, OK), (-1, OK)])
 def test_descriptors(soft: int, severity: Severity) -> None:
     assert severities(descriptor_findings(soft)) == [severity]
+
+
+def test_control_groups_are_what_a_task_manager_reports() -> None:
+    (finding,) = cgroup_findings("node a", "version 2: CPU by cores")
+    assert (finding.severity, finding.where, finding.what) == (OK, "node a", "version 2: CPU by cores")
+    assert cgroup_findings("node a", "") == []
 
 
 def test_paths_that_rocksdb_cannot_open() -> None:

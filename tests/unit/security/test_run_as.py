@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.processes.log_retention import prune_once
 from emberkeep.adapters.processes.start import StartRequest, launch, new_marker
 from emberkeep.adapters.shared_storage.job_data import _remove_tree as remove_checkpoints
@@ -174,7 +175,7 @@ def test_a_process_runs_as_its_user_with_no_group_of_root(tmp_path: Path) -> Non
     out, err = logs / "out", logs / "err"
     request = StartRequest("a", ("/bin/sh", "-c", words), {"PATH": os.environ["PATH"]}, Path("/"), out, err, ANA)
     (tmp_path / "records").mkdir()
-    identity = launch(request, tmp_path / "records", new_marker("a"))
+    identity = launch(request, tmp_path / "records", new_marker("a"), ProcessGroups())
     os.waitpid(identity.pid, 0)
     assert out.read_text().split() == ["60001", "60001", "0077", "CapEff:", "0" * 16]
     assert seen(out) == (ANA.uid, "0o600")

@@ -26,6 +26,7 @@ UNKNOWN = ExecutorKey(job_id=JOB, attempt=1, allocation_id=AllocationId("c" * 32
 class Processes:
     def __init__(self, used: dict[ProcessKey, int], *, fails: bool = False) -> None:
         self.used = used
+        self.exceeded: dict[ProcessKey, int] = {}
         self.ended: list[ProcessKey] = []
         self.looks = 0
         self._fails = fails
@@ -33,6 +34,9 @@ class Processes:
     async def memory_mb(self) -> dict[ProcessKey, int]:
         self.looks += 1
         return self.used
+
+    async def exceeding(self) -> dict[ProcessKey, int]:
+        return self.exceeded
 
     async def end(self, key: ProcessKey, reason: str) -> None:
         assert "MiB" in reason
@@ -71,3 +75,11 @@ async def test_processes_are_measured_only_while_the_machine_is_short(available:
         await watched.look()
     assert processes.looks == looks
     assert processes.ended == [EXECUTOR] * (looks // 2)
+
+
+@pytest.mark.parametrize("limit", ["none", "when-short", "always"])
+async def test_a_process_of_which_the_kernel_has_ended_a_part_is_ended(limit: str) -> None:
+    processes = Processes({})
+    processes.exceeded = {EXECUTOR: 1000, DRIVER: 500}
+    await guard(processes, limit, 5000).look()
+    assert processes.ended == [EXECUTOR, DRIVER]

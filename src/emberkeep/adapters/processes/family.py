@@ -32,10 +32,15 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a process and of every process that belonged to it."""
+    """The end of a process and of every process that belonged to it.
+
+    ``exit_code``: negative: minus the signal; None: unknown, as it was not our child. ``exceeded_mb``: the memory limit
+    of its control group, if the kernel has ended one of these processes because of it.
+    """
 
     name: str
-    exit_code: int | None  # negative: minus the signal; None: unknown, as it was not our child
+    exit_code: int | None
+    exceeded_mb: int | None = None
 
 
 OnExit = Callable[[Exit], None]

@@ -20,6 +20,9 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.adapters.cgroups.port import Group, Share
+from emberkeep.adapters.cgroups.registry import ProcessGroups
+from emberkeep.adapters.processes.gate import open_gate, require_program
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
@@ -33,6 +36,7 @@ from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, 
 
 RECORD_KIND, RECORD_VERSION = "process", 1
 RECORD_SUFFIX = ".process"
+_GROUP_HINT = "see whether its service manager has taken the task manager's control group back; taskmanager.cgroups"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
 
 LEADERS: set[int] = set()
@@ -47,7 +51,7 @@ class StartRequest:
 
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
     ``user``: the user who runs it and owns its output; None: the user of this process. ``stdin``: an open file
-    descriptor; None: the process has no input.
+    descriptor; None: the process has no input. ``share``: of its control group, if it gets one; None: the least.
     """
 
     name: str  # unique among the processes of a supervisor; letters, digits, '.', '_' and '-'
@@ -58,6 +62,7 @@ class StartRequest:
     stderr: Path
     user: OsUser | None = None
     stdin: int | None = None
+    share: Share | None = None
 
 
 class ProcessRecord(Compatible, frozen=True, kw_only=True):
@@ -98,40 +103,71 @@ def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
     sync_directory(path.parent, files)
 
 
-def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:
-    """Write a record without an identity, then start the process.
+def launch(request: StartRequest, directory: Path, marker: str, groups: ProcessGroups) -> ProcessIdentity:
+    """Write a record without an identity, then start the process, in a control group of its own if ``groups`` says so.
 
     Blocks. If it raises Fatal, or RetryLater for what may pass, it leaves nothing behind.
     """
     path = record_path(directory, marker)
     write_process_record(path, ProcessRecord(name=request.name, identity=None))
     try:
+        group = _make_group(request, marker, groups)
         with _output(request.stdout, request.user) as stdout, _output(request.stderr, request.user) as stderr, REAPING:
-            pid = _spawn(request, marker, stdout, stderr)
+            pid = _spawn(request, marker, (stdout, stderr), group)
             LEADERS.add(pid)
             stat = read_stat(pid)
             assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
             return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
     except BaseException:
+        groups.end(marker)
         with contextlib.suppress(OSError):  # a record that stays is harmless, and the first error matters more
             remove_record(path)
         raise
 
 
-def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
+def _make_group(request: StartRequest, marker: str, groups: ProcessGroups) -> Group | None:
+    if not groups.are_made:
+        return None
     try:
-        process = subprocess.Popen(
-            list(request.argv),
-            env={**request.environ, MARKER_VARIABLE: marker},
-            cwd=request.directory,
-            stdin=subprocess.DEVNULL if request.stdin is None else request.stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-            **credentials_of(request.user),
-        )
-    except (OSError, ValueError) as error:
-        raise _start_error(error, request) from None
+        return groups.make(marker, request.name, request.share)
+    except OSError as error:
+        raise _group_error(f"cannot make a control group for {request.name}: {error}", error) from None
+
+
+def _group_error(problem: str, error: OSError) -> Fatal | RetryLater:
+    if hint := shortage(error):
+        return RetryLater(problem, hint=hint)
+    return Fatal(problem, hint=_GROUP_HINT)
+
+
+def _spawn(request: StartRequest, marker: str, output: tuple[int, int], group: Group | None) -> int:
+    environ = {**request.environ, MARKER_VARIABLE: marker}
+    with contextlib.ExitStack() as stack:
+        try:
+            gate = None if group is None else stack.enter_context(open_gate())
+            if gate is not None:
+                require_program(request.argv, environ, request.directory)
+            process = subprocess.Popen(
+                list(request.argv) if gate is None else gate.argv(request.argv),
+                env=environ,
+                cwd=request.directory,
+                stdin=subprocess.DEVNULL if request.stdin is None else request.stdin,
+                stdout=output[0],
+                stderr=output[1],
+                start_new_session=True,
+                pass_fds=() if gate is None else (gate.read_end,),
+                **credentials_of(request.user),
+            )
+        except (OSError, ValueError) as error:
+            raise _start_error(error, request) from None
+        if gate is not None and group is not None:
+            try:
+                group.join(process.pid)
+            except OSError as error:
+                gate.close()
+                process.wait()
+                raise _group_error(f"{request.name} cannot join its control group: {error}", error) from None
+            gate.open()
     # The supervisor reaps the process. A return code keeps Popen from doing so when the object is collected.
     process.returncode = 0
     return process.pid

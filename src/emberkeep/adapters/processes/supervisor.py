@@ -21,6 +21,8 @@ from typing import TypeVar, TypeVarTuple
 
 import structlog
 
+from emberkeep.adapters.cgroups.port import Share
+from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.processes.family import Exit, Family, OnExit, become_subreaper, reap_leader, reap_orphans
 from emberkeep.adapters.processes.leftovers import Leftover, find_leftovers
 from emberkeep.adapters.processes.memory import memory_mb
@@ -57,8 +59,8 @@ class ProcessSupervisor:
     Belongs to one event loop, in any thread.
     """
 
-    def __init__(self, directory: Path, *, linger: float = LINGER_SECONDS) -> None:
-        """``directory`` is for the records of this supervisor alone. Raises Fatal."""
+    def __init__(self, directory: Path, *, linger: float = LINGER_SECONDS, groups: ProcessGroups | None = None) -> None:
+        """``directory`` is for the records of this supervisor alone. ``groups``: None makes none. Raises Fatal."""
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -66,6 +68,7 @@ class ProcessSupervisor:
         become_subreaper()
         self._directory = directory
         self._linger = linger
+        self.groups = groups or ProcessGroups()
         self._thread = ThreadPoolExecutor(1, "process-supervisor")
         self._processes: dict[str, Family] = {}  # by marker
         self._starting: dict[str, asyncio.Task[Family]] = {}  # by name
@@ -98,7 +101,7 @@ class ProcessSupervisor:
         return process.leader.pid
 
     async def _launch(self, request: StartRequest, marker: str, on_exit: OnExit) -> Family:
-        leader = await self._in_thread(launch, request, self._directory, marker)
+        leader = await self._in_thread(launch, request, self._directory, marker, self.groups)
         process = Family(request.name, marker, leader, is_child=True, on_exit=on_exit)
         self._watch(process)
         return process
@@ -123,6 +126,8 @@ class ProcessSupervisor:
         """Add a process to those that this supervisor watches."""
         self._processes[process.marker] = process
         self._look_again.set()
+        if process.leader is not None and not process.is_child:
+            self.groups.find(process.marker, process.name, process.leader.pid)
         self._attend(process)
 
     def _attend(self, process: Family) -> None:
@@ -175,10 +180,11 @@ class ProcessSupervisor:
             if process.name == name and process.is_ours:
                 await self._end(process, grace)
 
-    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+    async def rename(self, name: str, new_name: str, on_exit: OnExit, share: Share | None = None) -> int:
         """Give a process that this supervisor has started another name and another ``on_exit``. Return its pid.
 
-        The next supervisor finds it by the new name. Raises Fatal (the record cannot be written), Absent (no such
+        ``share``: of its control group from now on. The next supervisor finds it by the new name. Raises Fatal (the
+        record cannot be written), OSError (its group does not take the share), Absent (no such
         process, or it has ended), Conflict (the new name is in use); the process then keeps its name here, as it does
         if this is cancelled. Its record may have the new name then, so stop the process.
         """
@@ -189,6 +195,7 @@ class ProcessSupervisor:
         record = ProcessRecord(name=new_name, identity=process.leader)
         self._new_names.add(new_name)
         try:
+            await self._in_thread(self.groups.hand_over, process.marker, new_name, share)
             await self._in_thread(write_process_record, record_path(self._directory, process.marker), record)
         finally:
             self._new_names.remove(new_name)
@@ -203,8 +210,12 @@ class ProcessSupervisor:
             await self._in_thread(process.raise_members)
 
     async def memory_mb(self) -> dict[str, int]:
-        """Return how many MiB each process uses, with all that belongs to it. Raises RetryLater."""
-        known = tuple(process for process in self._processes.values() if process.is_ours)
+        """Return how many MiB each process uses, with all that belongs to it. Without those that the kernel limits.
+
+        Raises RetryLater.
+        """
+        limited = self.groups.limited()
+        known = tuple(each for each in self._processes.values() if each.is_ours and each.name not in limited)
         try:
             return await self._in_thread(_memory_mb, known)
         except OSError as error:
@@ -348,13 +359,14 @@ class ProcessSupervisor:
     async def _conclude(self, process: Family) -> None:
         exit_code = reap_leader(process) if process.is_child else None
         self._processes.pop(process.marker)
+        exceeded_mb = await self._in_thread(self.groups.end, process.marker)
         try:
             await self._in_thread(remove_record, record_path(self._directory, process.marker))
         except OSError as error:
             _log.warning("process_record_stays", process=process.name, reason=error.strerror)
         try:
             if process.on_exit is not None:
-                process.on_exit(Exit(process.name, exit_code))
+                process.on_exit(Exit(process.name, exit_code, exceeded_mb))
         finally:
             process.ended.set()
 
@@ -369,6 +381,7 @@ class ProcessSupervisor:
                 os.close(process.pidfd)
                 process.pidfd = None
         self._processes.clear()
+        self.groups.close()
         self._thread.shutdown(wait=True)
 
     async def _in_thread(self, work: Callable[[*_ArgumentTs], _ResultT], *arguments: *_ArgumentTs) -> _ResultT:

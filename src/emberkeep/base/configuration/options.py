@@ -754,6 +754,18 @@ MEMORY_RESERVE = define(
         "The machine is short of memory if less than this is available to processes.",
     )
 )
+CGROUPS = define(
+    Option(
+        "taskmanager.cgroups",
+        "off",
+        choice("off", "auto", "required"),
+        "choice",
+        "Whether each driver and executor gets a control group of its own, below that of the task manager. Its cores "
+        "are its weight while groups compete for the processors. With taskmanager.memory.limit: always, the kernel "
+        "keeps it to its memory. `auto`: where that is possible without disturbing systemd. `required`: the task "
+        "manager does not start without.",
+    )
+)
 RESOURCE_ADDRESSES: Option[dict[str, tuple[str, ...]]] = define(
     Option(
         "taskmanager.resources.addresses",

@@ -112,6 +112,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
             *_custom(total, free),
+            ("Control groups", own.cgroups),
             ("Disk free", memory(own.disk_free_mb)),
             ("Taken over", f"{own.adopted} processes of the previous instance" if own.adopted else ""),
             ("Versions", f"{_release(own)}Python {own.python}, Spark {own.spark}, Java {own.java}"),

@@ -99,6 +99,14 @@ _WHY = {
 }
 
 
+# The process that runs this is in a group .control below the service's own.
+_RELEASE = (
+    "/bin/sh -c 'own=/sys/fs/cgroup$$(sed -n s/^0:://p /proc/self/cgroup); own=$${own%%/.control}; "
+    "for each in $$own/emberkeep-*/cgroup.subtree_control $$own/cgroup.subtree_control; do "
+    '[ ! -w $$each ] || echo "-cpu -memory" >$$each; done\''
+)
+
+
 def unit_text(daemon: Daemon, service: Service) -> str:
     """Return the text of a daemon's unit."""
     title = "JobManager" if daemon is Daemon.JOB_MANAGER else "task manager"
@@ -156,8 +164,11 @@ def _process_lines(daemon: Daemon) -> list[str]:
     if daemon is Daemon.TASK_MANAGER:
         lines += [
             "TasksMax=infinity",
-            "# The control group belongs to the task manager, so that its processes may be limited below it.",
+            "# The control group belongs to the task manager, which may limit processes there: taskmanager.cgroups.",
             "Delegate=cpu memory pids",
+            "# With version 2 of control groups, systemd could not start the service beside processes that go on in",
+            "# groups with limits. The next task manager enables these controllers again.",
+            f"ExecStopPost=-{_RELEASE}",
         ]
     return lines
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import os
 import shutil
 import ssl
 from collections.abc import Callable, Mapping
@@ -16,12 +17,16 @@ import psutil
 import structlog
 
 from emberkeep.adapters.blobs.client import BlobThreads
+from emberkeep.adapters.cgroups.opening import OpenedGroups, open_groups
+from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.http.server import BoundPort, bind_port
 from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
     BLOB_RETENTION,
+    CGROUPS,
+    CORES,
     STANDBY_DRIVERS,
     STANDBY_EXECUTORS,
     TASK_MANAGER_BIND_HOST,
@@ -102,12 +107,14 @@ class Holdings:
     libraries: LibraryCache
     gateway: StateGatewayLink | None
     launcher: ProcessLauncher
+    cgroups: OpenedGroups
 
 
 async def open_holdings(site: Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> Holdings:
     """Open what the task manager keeps on its node. ``server`` returns the current address of the BLOB server."""
     configuration, directory = site.configuration, site.directory
-    supervisor = _supervisor(directory, site.services, stack)
+    cgroups = await asyncio.to_thread(open_groups, configuration[CGROUPS], directory.root, offered_cores(configuration))
+    supervisor = _supervisor(directory, site.services, stack, cgroups.groups)
     earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
     port = _bind(site, earlier)
     stack.callback(port.close)
@@ -152,6 +159,7 @@ async def open_holdings(site: Site, server: Callable[[], str | None], stack: con
             _standby_pool(configuration),
             follow=None if gateway is None else gateway.follow,
         ),
+        cgroups,
     )
 
 
@@ -194,8 +202,10 @@ async def _libraries(blobs: BlobAccess, site: Site, stack: contextlib.AsyncExitS
     return libraries
 
 
-def _supervisor(directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack) -> ProcessSupervisor:
-    supervisor = ProcessSupervisor(directory.processes)
+def _supervisor(
+    directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack, groups: ProcessGroups
+) -> ProcessSupervisor:
+    supervisor = ProcessSupervisor(directory.processes, groups=groups)
     watching = asyncio.create_task(supervisor.run(), name="process supervisor")
 
     async def end() -> None:
@@ -214,6 +224,11 @@ def _standby_pool(configuration: Configuration) -> StandbyPool:
         StandbyKind.EXECUTOR: configuration[STANDBY_EXECUTORS],
     }
     return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
+
+
+def offered_cores(configuration: Configuration) -> int:
+    """Return how many cores the task manager has for executors."""
+    return configuration[CORES] or os.cpu_count() or 1
 
 
 class NodeMeter:

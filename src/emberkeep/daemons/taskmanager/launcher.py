@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from typing import NoReturn
 
 import structlog
 
+from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, Leftover, ProcessSupervisor
 from emberkeep.adapters.processes.table import variable_of
@@ -21,7 +23,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables, write_late_variables
-from emberkeep.daemons.taskmanager.process_ends import ProcessEnds
+from emberkeep.daemons.taskmanager.process_ends import ProcessEnds, ProcessMemory
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
@@ -71,6 +73,7 @@ class ProcessLauncher:
     ) -> None:
         """``environment`` adds variables to each process; None adds none.
 
+        ``share_of``, an attribute, returns the share of a process in the node if its control group is to have one.
         ``pool``: standby processes to keep; None keeps none. ``make_standby``: None makes Spark's.
 
         ``follow``: copies the state of jobs with reserved standbys, and of no others; None copies none.
@@ -87,6 +90,8 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._ends = ProcessEnds(self._places, self._tell)
+        self.memory = ProcessMemory(supervisor, self._ends, self._running)
+        self.share_of: Callable[[ProcessKey], Share | None] = lambda _key: None
         make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
         pool = StandbyPool({}, {}) if pool is None else pool
         self.standbys = Standbys(
@@ -257,16 +262,6 @@ class ProcessLauncher:
     def decommission(self, key: ExecutorKey) -> None:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
-    async def memory_mb(self) -> dict[ProcessKey, int]:
-        """Return how many MiB each driver and executor uses, with all that it has started. Raises RetryLater."""
-        used = await self._supervisor.memory_mb()
-        return {key: used[name] for name, key in self._running.items() if name in used}
-
-    async def end(self, key: ProcessKey, reason: str) -> None:
-        """End a process at once, and report this reason with its end."""
-        self._ends.explain(process_name(key), reason)
-        await self._supervisor.stop(process_name(key), 0.0)
-
     async def kill_all(self) -> None:
         """Send SIGKILL to all processes that are still running."""
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
@@ -288,6 +283,7 @@ class ProcessLauncher:
             with contextlib.suppress(OSError):  # it has the values with which a cold process starts
                 record.unlink(missing_ok=True)
 
+        request = dataclasses.replace(request, share=self.share_of(key))
         wanted = TakeOver(
             request,
             launch,
@@ -305,6 +301,7 @@ class ProcessLauncher:
 
     def _ended(self, key: ProcessKey, end: Exit) -> None:
         self._running.pop(end.name, None)
+        self.memory.ended(key, end)
         self.standbys.takes.ended(end.name)
         self._files.release(key)
         if isinstance(key, ExecutorKey):

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import psutil
@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 
 from emberkeep import __version__
+from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.http.auditing import logging_refusals
 from emberkeep.adapters.http.driver_access import CalledDrivers, DriverAccess
 from emberkeep.adapters.http.node_access import RPC_ROUTE
@@ -32,12 +33,12 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
     BUILD_CLASS_ARCHIVE,
     CANCELLATION_TIMEOUT,
-    CORES,
     DRIVER_PLACES,
     JOB_MANAGER_ADDRESS,
     LOG_OUTPUT_MAX_SIZE,
     LOG_RETENTION,
     MEMORY,
+    MEMORY_LIMIT,
     OFFLOAD_MIN_SIZE,
     REST_ADDRESS,
     REST_PORT,
@@ -65,7 +66,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.daemons.taskmanager.holdings import Holdings, NodeMeter, Site, bind_host, open_holdings
+from emberkeep.daemons.taskmanager.holdings import Holdings, NodeMeter, Site, bind_host, offered_cores, open_holdings
 from emberkeep.daemons.taskmanager.run_as import job_users, open_working_directory
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.identities.attempts import AttemptCredentials
@@ -77,10 +78,12 @@ from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.slots.custom.addresses import amounts_of
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.slots.table.memory import MemoryLimit
+from emberkeep.slots.table.state import TableState
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import find_java
-from emberkeep.taskmanager.memory_guard import MemoryGuard
-from emberkeep.taskmanager.ports import TaskManagerPorts
+from emberkeep.taskmanager.memory_guard import MemoryGuard, resources_of
+from emberkeep.taskmanager.ports import ProcessKey, TaskManagerPorts
 from emberkeep.taskmanager.service import TaskManagerService
 
 log = structlog.get_logger(__name__)
@@ -173,7 +176,7 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     catalogue = TaskManagerLogs(directory, holdings.launcher.is_live)
     reader = LogReader(catalogue, site.system.clock.monotonic)
     stack.callback(reader.close)
-    info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
+    info = _info(site, holdings, "" if gateway is None else str(site.layout.checkpoints))
     await _announce(directory, info, holdings.port)
     meter = NodeMeter(holdings, directory.root)
     ports = TaskManagerPorts(
@@ -186,6 +189,7 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
         local_state=gateway,
     )
     service = TaskManagerService(site.system, configuration, info, ports, _job_manager(configuration))
+    _watch_memory(site, holdings, lambda: service.executor.table.state, meter)
     holdings.launcher.standbys.free_mb = lambda: service.executor.table.state.free.memory_mb
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
     if attempts is not None:
@@ -212,8 +216,6 @@ async def _service(site: Site, holdings: Holdings, stack: contextlib.AsyncExitSt
     stack.push_async_callback(server.close)
     site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
-    guard = MemoryGuard(configuration, holdings.launcher, lambda: service.executor.table.state, meter.available_mb)
-    site.services.start("memory of processes", guard.run())
     site.services.start("standby processes", holdings.launcher.standbys.run())
     site.services.start("offloaded messages", offload.run())
     _keep_logs(site, holdings, service, rpc, catalogue, stack)
@@ -241,6 +243,22 @@ def _keep_logs(
         services.start("size of output", LogBounds(catalogue, most, launcher.live_jobs, stored).run())
     logs = site.directory.logs / "jobs"
     services.start("log retention", prune_logs(logs, configuration[LOG_RETENTION], launcher.live_jobs))
+
+
+def _watch_memory(site: Site, holdings: Holdings, table: Callable[[], TableState], meter: NodeMeter) -> None:
+    def share_of(key: ProcessKey) -> Share:
+        given = resources_of(key, table())
+        if given is None:  # its slot was released in the meantime, so it ends soon
+            return Share(1, None)
+        return Share(given.cores, given.memory_mb if _limits_memory(site.configuration) else None)
+
+    holdings.launcher.share_of = share_of
+    guard = MemoryGuard(site.configuration, holdings.launcher.memory, table, meter.available_mb)
+    site.services.start("memory of processes", guard.run())
+
+
+def _limits_memory(configuration: Configuration) -> bool:
+    return MemoryLimit(configuration[MEMORY_LIMIT]) is MemoryLimit.ALWAYS
 
 
 def _job_manager(configuration: Configuration) -> str:
@@ -273,14 +291,14 @@ async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: Bo
     await asyncio.to_thread(write_agent_life, directory.agent_record, life)
 
 
-def _info(site: Site, address: str, checkpoints: str) -> TaskManagerInfo:
+def _info(site: Site, holdings: Holdings, checkpoints: str) -> TaskManagerInfo:
     configuration = site.configuration
     memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
-    cores = configuration[CORES] or os.cpu_count() or 1
+    cores = offered_cores(configuration)
     return TaskManagerInfo(
         id=site.identity,
         instance=InstanceId(site.system.ids.hex32()),
-        address=address,
+        address=holdings.port.address,
         host=site.host,
         node_id=configuration[TASK_MANAGER_NODE] or site.host,
         pid=os.getpid(),
@@ -293,4 +311,5 @@ def _info(site: Site, address: str, checkpoints: str) -> TaskManagerInfo:
         checkpoints=checkpoints,
         release=__version__,
         addresses=site.addresses,
+        cgroups=holdings.cgroups.in_force(limits_memory=_limits_memory(configuration)),
     )

@@ -1,4 +1,4 @@
-"""Reports how processes have ended, once what they left on disk can be read.
+"""Reports how processes have ended, once what they left on disk can be read, and ends those that exceed their memory.
 
 An outcome that cannot be read now, or only by a newer release, is not lost: if it were reported as lost, a script that
 succeeded would run again. Files are read in threads, because a disk that hangs must not block the event loop.
@@ -7,15 +7,16 @@ succeeded would run again. Files are read in threads, because a disk that hangs 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import structlog
 
-from emberkeep.adapters.processes.supervisor import Exit
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.errors import NewerFormat, Unavailable
 from emberkeep.base.log_tail import last_lines
-from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
+from emberkeep.slots.table.memory import reason_of_kernel
 from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
@@ -95,3 +96,29 @@ class ProcessEnds:
         mistake = None if task.cancelled() else task.exception()
         if mistake is not None:
             self._mistakes.put_nowait(mistake)
+
+
+class ProcessMemory:
+    """Implements ``memory_guard.MeasuredProcesses``. ``running``: the launcher's processes by name."""
+
+    def __init__(self, supervisor: ProcessSupervisor, ends: ProcessEnds, running: Mapping[str, ProcessKey]) -> None:
+        self._supervisor = supervisor
+        self._ends = ends
+        self._running = running
+
+    async def memory_mb(self) -> dict[ProcessKey, int]:
+        used = await self._supervisor.memory_mb()
+        return {key: used[name] for name, key in self._running.items() if name in used}
+
+    async def exceeding(self) -> dict[ProcessKey, int]:
+        limits = await asyncio.to_thread(self._supervisor.groups.exceeding)
+        return {key: limits[name] for name, key in self._running.items() if name in limits}
+
+    async def end(self, key: ProcessKey, reason: str) -> None:
+        self._ends.explain(process_name(key), reason)
+        await self._supervisor.stop(process_name(key), 0.0)
+
+    def ended(self, key: ProcessKey, end: Exit) -> None:
+        """Explain the end of a process, if the kernel has ended it because of its limit."""
+        if end.exceeded_mb is not None:
+            self._ends.explain(end.name, reason_of_kernel(end.exceeded_mb, is_driver=isinstance(key, DriverKey)))

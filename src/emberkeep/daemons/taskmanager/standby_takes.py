@@ -19,6 +19,7 @@ from typing import Protocol
 import structlog
 
 from emberkeep.adapters.blocking.threads import ended
+from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.base.errors import EmberkeepError, Fatal
@@ -42,8 +43,8 @@ class Supervisor(Protocol):
     async def stop(self, name: str, grace: float) -> None:
         """End a process. Return once nothing is left of it and its end was reported."""
 
-    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
-        """Give a process another name and another ``on_exit``. Return its pid."""
+    async def rename(self, name: str, new_name: str, on_exit: OnExit, share: Share | None = None) -> int:
+        """Give a process another name, another ``on_exit`` and another share of the node. Return its pid."""
 
     async def raise_priority(self, name: str) -> None:
         """Give a process and what it has started the normal priority, if it runs."""
@@ -124,7 +125,7 @@ class StandbyTakes:
         current = name
         try:
             await self._files.prepare(name, wanted)
-            pid = await self._supervisor.rename(name, request.name, end)
+            pid = await self._supervisor.rename(name, request.name, end, request.share)
             current = request.name
             self._origins[request.name] = name
             await process.become(request, wanted.launch)

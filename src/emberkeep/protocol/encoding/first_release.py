@@ -27,7 +27,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     ProcedureProgress: ("impossible",),
     ProcedureRequest: ("periodic",),
     ResourceProfile: ("custom",),
-    TaskManagerInfo: ("release", "addresses", "unconfirmed"),
+    TaskManagerInfo: ("release", "addresses", "unconfirmed", "cgroups"),
     messages.Ack: ("never_had_by",),
     messages.AllocateSlot: ("lineage",),
     messages.DriverReport: ("custom", "start", "why_cold"),

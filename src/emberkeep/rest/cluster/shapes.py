@@ -162,6 +162,7 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         disk_total_mb=report.disk_total_mb,
         memory_total_mb=report.memory_total_mb,
         disk_full=view.disk_full,
+        cgroups=info.cgroups,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.table.state import TableState
 
 Holder = AllocationId | tuple[JobId, int]
@@ -37,10 +38,22 @@ class MemoryUse:
         return self.used_mb - self.given_mb
 
 
-def given_memory(table: TableState) -> dict[Holder, int]:
-    """Return the MiB that drivers and executors were given."""
-    slots: dict[Holder, int] = {slot.id: slot.allocation.profile.memory_mb for slot in table.slots.values()}
-    return slots | {attempt: driver.memory_mb for attempt, driver in table.drivers.by_attempt.items()}
+def given_resources(table: TableState) -> dict[Holder, ResourceProfile]:
+    """Return the memory and the cores that drivers and executors were given. A driver counts as one core."""
+    slots: dict[Holder, ResourceProfile] = {slot.id: slot.allocation.profile for slot in table.slots.values()}
+    return slots | {
+        attempt: ResourceProfile(cores=1, memory_mb=driver.memory_mb)
+        for attempt, driver in table.drivers.by_attempt.items()
+    }
+
+
+def reason_of_kernel(limit_mb: int, *, is_driver: bool) -> str:
+    """Return why a process has ended, or has to, of which the kernel has ended a part."""
+    role = "driver" if is_driver else "executor"
+    return (
+        f"the kernel ended a process in its control group, because it needed more than the {limit_mb} MiB of memory "
+        f"that it was given, with all that it has started (more: spark.{role}.memoryOverhead)"
+    )
 
 
 class MemoryWatch(Generic[_Key]):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
 from emberkeep.daemons.records.standby_messages import Import
@@ -29,7 +30,7 @@ class SlowSupervisor:
     async def start(self, request: StartRequest, on_exit: OnExit) -> int:
         raise NotImplementedError
 
-    async def rename(self, name: str, new_name: str, on_exit: OnExit) -> int:
+    async def rename(self, name: str, new_name: str, on_exit: OnExit, share: Share | None = None) -> int:
         return 1
 
     async def raise_priority(self, name: str) -> None:
