@@ -1,5 +1,6 @@
 # The first process of a machine that consists of namespaces and runs systemd with units of its own only.
-# Variables: MACHINE_UNITS, the directory of its further units; MACHINE_VISIBLE, directories below /root that are seen.
+# Variables: MACHINE_UNITS, the directory of its further units; MACHINE_VISIBLE, directories below /root that are seen;
+# MACHINE_GROUPS, 2 for version 2 of control groups alone, else what this machine has.
 # Prints a line before systemd starts.
 set -eu
 
@@ -32,7 +33,7 @@ mount --rbind /mnt/dev /dev
 
 # Control groups, as this process's namespace shows them.
 umount --recursive --lazy /sys/fs/cgroup
-if [ -e /proc/1/ns/cgroup ] && grep -q '^[1-9]' /proc/self/cgroup; then
+if [ "$MACHINE_GROUPS" != 2 ] && [ -e /proc/1/ns/cgroup ] && grep -q '^[1-9]' /proc/self/cgroup; then
     mount -t tmpfs -o mode=755 cgroups /sys/fs/cgroup
     mkdir /sys/fs/cgroup/systemd
     mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd

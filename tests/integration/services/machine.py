@@ -49,22 +49,25 @@ def hidden_programs() -> list[Path]:
 
 
 class Machine:
-    """``directory``: for files of the test. The machine sees them, as it sees the programs of this machine."""
+    """``directory``: for files of the test. The machine sees them, as it sees the programs of this machine.
 
-    def __init__(self, directory: Path) -> None:
+    ``groups``: 2 for version 2 of control groups alone; else the machine has the versions that this one has.
+    """
+
+    def __init__(self, directory: Path, *, groups: int = 1) -> None:
         self.directory = directory
         units = directory / "units"
         units.mkdir()
         for target in _TARGETS:
             (units / f"{target}.target").write_text(_TARGET)
-        self._groups = ControlGroups(f"emberkeep-test-{secrets.token_hex(6)}")
+        self.groups = ControlGroups(f"emberkeep-test-{secrets.token_hex(6)}")
         try:
-            self._groups.make()
+            self.groups.make()
             visible = " ".join(map(str, hidden_programs()))
-            environment = {"MACHINE_UNITS": str(units), "MACHINE_VISIBLE": visible}
-            self._namespaces = Namespaces(_KINDS, ("bash", str(_BOOT)), environment, self._groups.enter)
+            environment = {"MACHINE_UNITS": str(units), "MACHINE_VISIBLE": visible, "MACHINE_GROUPS": str(groups)}
+            self._namespaces = Namespaces(_KINDS, ("bash", str(_BOOT)), environment, self.groups.enter)
         except BaseException:
-            self._groups.remove()
+            self.groups.remove()
             raise
         until(lambda: self.run("systemctl", "is-active", "machine.target").code == 0, "systemd is up")
 
@@ -99,13 +102,17 @@ class Machine:
     def close(self) -> None:
         """End it, with all its processes."""
         self._namespaces.kill()
-        self._groups.remove()
+        self.groups.remove()
 
 
 class ControlGroups:
-    """A group of this name below each of this process's control groups, for what a machine makes of it."""
+    """A group of this name below each of this process's control groups, for what a machine makes of it.
+
+    ``v2``: the one of version 2; None if that is not mounted.
+    """
 
     def __init__(self, name: str) -> None:
+        self.v2: Path | None = None
         self._groups: list[Path] = []
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
@@ -115,6 +122,7 @@ class ControlGroups:
             # A group for processors takes no process until it has some.
             if root.is_dir() and controllers != "cpuset":
                 self._groups.append(root / path.lstrip("/") / name)
+                self.v2 = self.v2 if controllers else self._groups[-1]
 
     def make(self) -> None:
         for group in self._groups:
