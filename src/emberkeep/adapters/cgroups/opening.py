@@ -76,11 +76,19 @@ def open_groups(
             raise Fatal(f"{CGROUPS.key} is required, but no control groups can be made: {error}", hint=_HINT) from error
         log.warning("drivers and executors get no control groups", reason=str(error))
         return OpenedGroups(ProcessGroups(None, find), why_none=str(error))
-    for name, group in place.unused().items():
-        if group.memory_kills():
-            log.warning("the kernel ended a process that exceeded its memory, while no task manager ran", process=name)
-        group.remove()
+    _clear(place)
     return OpenedGroups(ProcessGroups(place, find), place.version)
+
+
+def _clear(place: Place) -> None:
+    """Remove the groups of processes that ended while no task manager ran. What cannot be read now stays."""
+    try:
+        for name, group in place.unused().items():
+            if group.memory_kills():
+                log.warning("the kernel ended a process that exceeded its memory, with no task manager", process=name)
+            group.remove()
+    except OSError as error:
+        log.warning("cannot remove all control groups that are no longer used", reason=str(error))
 
 
 def _place(own: OwnGroups, name: str, cores: int, files: GroupFiles, *, by_choice: bool) -> Place:

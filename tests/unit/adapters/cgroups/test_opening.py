@@ -144,3 +144,20 @@ def test_a_restarted_task_manager_uses_the_same_place_and_removes_what_is_unused
     assert node.places == places, "y goes on"
     memory = node.own.v1["memory"] if node.own.v2 is None else node.own.v2
     assert [each.name for each in node.tree.below(memory / places[0])] == ["y@1"]
+
+
+def test_a_group_that_cannot_be_looked_at_does_not_keep_the_task_manager_from_starting(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = node.opened("auto")
+    first.groups.make("y@1", "y", SHARE).join(9)
+    first.groups.close()
+    read = node.tree.read
+
+    def failing(path: Path) -> str:
+        if path.parent.name == "y@1":
+            raise OSError(5, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(node.tree, "read", failing)
+    assert node.opened("auto").why_none == ""
