@@ -12,8 +12,8 @@ DEFAULT_HEAP = "1g"
 DEFAULT_EXECUTORS = 2
 _DEFAULT_MINIMUM_OVERHEAD = "384m"
 _DEFAULT_OVERHEAD_FACTOR = "0.10"
-_MEMORY = re.compile(r"(\d+)([kmgtp]?)b?")
-_KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
+_MEMORY = re.compile(r"(\d+)(?:([kmgtp])b?|(b))?")
+_BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 
 def job_resources(conf: Mapping[str, str]) -> JobResources:
@@ -45,10 +45,7 @@ def parse_memory_mb(key: str, text: str, *, unit: str = "m") -> int:
     if match is None:
         hint = "use whole numbers: 1536m instead of 1.5g" if "." in text else "for example 512m or 2g"
         raise InvalidInput(f"{key}={text!r} is not an amount of memory", field=key, hint=hint)
-    letter = match.group(2)
-    if not letter and unit == "b":
-        return int(match.group(1)) // 1024**2
-    return int(match.group(1)) * _KIB[letter or unit] // 1024
+    return int(match[1]) * _BYTES[match[2] or match[3] or unit] // 1024**2
 
 
 def _memory(conf: Mapping[str, str], key: str, default: str) -> int:

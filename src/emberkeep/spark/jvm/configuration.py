@@ -31,7 +31,7 @@ from emberkeep.spark.model import DriverSettings, SparkApplication
 
 DEFAULT_EXECUTOR_CORES = 1
 DEFAULT_EXECUTOR_HEAP_MB = 1024
-MINIMUM_OVERHEAD_MB = 384
+MINIMUM_OVERHEAD = "384m"
 OFF_HEAP_SWITCH = "spark.memory.offHeap.enabled"
 DECOMMISSION_SWITCH = "spark.decommission.enabled"
 EXECUTOR_CORES = "spark.executor.cores"
@@ -39,8 +39,9 @@ DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 SHUFFLE_TRACKING = "spark.dynamicAllocation.shuffleTracking.enabled"
 SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
 _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
-_MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
-_KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
+OFF_HEAP_SIZE = "spark.memory.offHeap.size"
+_MEMORY = re.compile(r"^\s*(\d+)\s*(?:([kmgtp])b?|(b))?\s*$", re.IGNORECASE)
+_BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 # An executor needs these before it can fetch the other settings from the driver; see SparkConf.isExecutorStartupConf.
 _STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.", SSL_PREFIX, FILE_ENCRYPTION)
 
@@ -180,18 +181,19 @@ def application(
 
 def executor_overhead_mb(merged: Mapping[str, str], heap_mb: int) -> int:
     """Return an executor's memory beyond its heap, in MiB. Raises InvalidSparkConfiguration."""
-    key = "spark.executor.memoryOverhead"
+    key, least_key = "spark.executor.memoryOverhead", "spark.executor.minMemoryOverhead"
     share = merged.get("spark.executor.memoryOverheadFactor", "0.1")
     try:
-        default = max(MINIMUM_OVERHEAD_MB, int(heap_mb * float(share)))
-    except ValueError:
+        default = max(_mebibytes(least_key, merged.get(least_key, MINIMUM_OVERHEAD), "m"), int(heap_mb * float(share)))
+    except (ValueError, OverflowError):
         raise InvalidSparkConfiguration(
             f"spark.executor.memoryOverheadFactor={share!r} is not a number", hint="for example 0.1"
         ) from None
     overhead = memory_mb(key, merged[key]) if key in merged else default
-    for extra in ("spark.executor.pyspark.memory", "spark.memory.offHeap.size"):
-        if extra in merged and (extra != "spark.memory.offHeap.size" or merged.get(OFF_HEAP_SWITCH) == "true"):
-            overhead += memory_mb(extra, merged[extra])
+    if (python := "spark.executor.pyspark.memory") in merged:
+        overhead += memory_mb(python, merged[python])
+    if is_true(merged, OFF_HEAP_SWITCH):
+        overhead += _mebibytes(OFF_HEAP_SIZE, merged.get(OFF_HEAP_SIZE, "0"), "b")
     return overhead
 
 
@@ -231,13 +233,18 @@ def split_options(key: str, text: str) -> list[str]:
 
 def memory_mb(key: str, text: str) -> int:
     """Convert Spark's memory notation (``512m``, ``2g``, ``1024`` = MiB) to MiB. Raises InvalidSparkConfiguration."""
-    match = _MEMORY.match(text)
-    if match is None:
-        raise InvalidSparkConfiguration(f"{key}={text!r} is not an amount of memory", hint="for example 512m or 2g")
-    megabytes = int(match.group(1)) * _KIB[match.group(2).lower() or "m"] // 1024
+    megabytes = _mebibytes(key, text, "m")
     if megabytes <= 0:
         raise InvalidSparkConfiguration(f"{key}={text!r} is less than 1 MiB", hint="for example 512m or 2g")
     return megabytes
+
+
+def _mebibytes(key: str, text: str, unit: str) -> int:
+    """Convert Spark's memory notation to MiB, rounded down. ``unit``: of a number without one, which Spark defines."""
+    match = _MEMORY.match(text)
+    if match is None:
+        raise InvalidSparkConfiguration(f"{key}={text!r} is not an amount of memory", hint="for example 512m or 2g")
+    return int(match[1]) * _BYTES[(match[2] or match[3] or unit).lower()] // 1024**2
 
 
 def _count(merged: Mapping[str, str], key: str, default: int, *, least: int = 1) -> int:

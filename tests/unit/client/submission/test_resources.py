@@ -37,6 +37,7 @@ def resources(**changes: Any) -> JobResources:
             resources(executor_overhead_mb=448),
         ),
         ({"spark.memory.offHeap.size": "1g"}, resources()),
+        ({"spark.executor.memory": f"{512 * 1024**2}b"}, resources(executor_memory_mb=512)),
         ({"spark.executor.instances": "7", "spark.executor.cores": "3"}, resources(executors=7, executor_cores=3)),
         ({"spark.executor.instances": "0", "spark.dynamicAllocation.enabled": " True"}, resources(executors=0)),
         ({"spark.cores.max": "9", "spark.executor.cores": "2"}, resources(executors=4, executor_cores=2)),

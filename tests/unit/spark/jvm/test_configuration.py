@@ -13,6 +13,7 @@ from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.jvm.configuration import (
     application,
     executor_java_options,
+    executor_overhead_mb,
     master_configuration,
     memory_mb,
     merge,
@@ -189,10 +190,33 @@ def test_impossible_executors_are_refused_by_name(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("512m", 512), ("2g", 2048), ("2GB", 2048), ("1024", 1024), ("1t", 1024**2), ("2048k", 2)]
+    ("text", "expected"),
+    [("512m", 512), ("2g", 2048), ("2GB", 2048), ("1024", 1024), ("1t", 1024**2), ("2048k", 2), ("2097152B", 2)],
 )
 def test_memory_is_read_as_spark_reads_it(text: str, expected: int) -> None:
     assert memory_mb("spark.executor.memory", text) == expected
+
+
+@pytest.mark.parametrize(
+    ("conf", "overhead"),
+    [
+        ({}, 384),
+        ({"spark.memory.offHeap.enabled": "true", "spark.memory.offHeap.size": str(64 * 1024**2)}, 448),
+        ({"spark.memory.offHeap.enabled": "TRUE", "spark.memory.offHeap.size": "64m"}, 448),
+        ({"spark.memory.offHeap.enabled": "false", "spark.memory.offHeap.size": "64m"}, 384),
+        ({"spark.executor.minMemoryOverhead": "512"}, 512),
+        ({"spark.executor.memoryOverhead": "100m", "spark.executor.pyspark.memory": "256"}, 356),
+    ],
+)
+def test_memory_beyond_the_heap_is_counted_as_spark_and_the_client_count_it(
+    conf: dict[str, str], overhead: int
+) -> None:
+    assert executor_overhead_mb(conf, 1024) == overhead
+
+
+def test_an_endless_share_of_overhead_is_refused() -> None:
+    with pytest.raises(InvalidSparkConfiguration, match="memoryOverheadFactor='inf' is not a number"):
+        executor_overhead_mb({"spark.executor.memoryOverheadFactor": "inf"}, 1024)
 
 
 def test_memory_below_one_mebibyte_is_refused() -> None:
