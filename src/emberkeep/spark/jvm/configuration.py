@@ -8,7 +8,6 @@ override Emberkeep's defaults. The settings that a job on an Emberkeep cluster c
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from emberkeep.spark.jvm.link_security import (
     is_secret,
     password_variables,
 )
+from emberkeep.spark.jvm.option_words import split_words
 from emberkeep.spark.jvm.resources import resource_amounts
 from emberkeep.spark.jvm.spark_ui import FILTERS, access_settings
 from emberkeep.spark.model import DriverSettings, SparkApplication
@@ -218,9 +218,9 @@ def _is_startup(key: str) -> bool:
 
 
 def split_options(key: str, text: str) -> list[str]:
-    """Split JVM options as a shell would. Raises InvalidSparkConfiguration (an open quote, or ``-Xmx``)."""
+    """Split JVM options as Spark does. Raises InvalidSparkConfiguration (an open quote, or ``-Xmx``)."""
     try:
-        options = shlex.split(text)
+        options = split_words(text, bare_escapes=not key.startswith("spark.executor."))
     except ValueError as error:
         raise InvalidSparkConfiguration(
             f"{key}={text!r} cannot be split into words: {error}", hint="close the quote"

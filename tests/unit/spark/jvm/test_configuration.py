@@ -231,6 +231,23 @@ def test_heap_in_java_options_is_refused_with_the_right_setting() -> None:
         split_options("spark.driver.extraJavaOptions", "-Da='b")
 
 
+@pytest.mark.parametrize(
+    ("text", "driver", "executor"),
+    [
+        ("", [], []),
+        (" -Da=1\t-Db=2\n", ["-Da=1", "-Db=2"], ["-Da=1", "-Db=2"]),
+        ("-Da='b c' \"-Dd=e f\" ''", ["-Da=b c", "-Dd=e f", ""], ["-Da=b c", "-Dd=e f", ""]),
+        (r"-Dp=\d+ -Dq=C:\x", ["-Dp=d+", "-Dq=C:x"], [r"-Dp=\d+", r"-Dq=C:\x"]),
+        (r"-Dp=a\ b", ["-Dp=a b"], ["-Dp=a\\", "b"]),
+        (r""" "-Dp=\"a\\b\c" """, ['-Dp="a\\bc'], ['-Dp="a\\bc']),
+        (r"'-Dp=\d'", [r"-Dp=\d"], [r"-Dp=\d"]),
+    ],
+)
+def test_java_options_are_split_as_spark_splits_them(text: str, driver: list[str], executor: list[str]) -> None:
+    assert split_options("spark.driver.extraJavaOptions", text) == driver
+    assert split_options("spark.executor.extraJavaOptions", text) == executor
+
+
 def test_embedded_master_gets_what_its_connections_need_only() -> None:
     conf = master_configuration({"spark.authenticate": "true", "spark.authenticate.secret": "hush", "spark.sql.x": "1"})
     assert conf["spark.authenticate.secret"] == "hush"
