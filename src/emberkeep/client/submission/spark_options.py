@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.base.configuration.java_properties import parse_properties
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.submission.java_properties import parse_properties
 
 _IGNORED_KEYS = {
     "spark.master": "an Emberkeep job always runs on its cluster",
@@ -108,7 +108,8 @@ def merged_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[s
                 field="--conf",
                 hint="for example --conf spark.sql.shuffle.partitions=8",
             )
-        merged[key.strip()] = value.strip()
+        # A value may be a space, as in spark-submit. Where space is before "=", that after it is no more than that.
+        merged[key.strip()] = value.strip() if key.rstrip() != key else value
     for name, key in _KEYS.items():
         value = getattr(options, name)
         if value is not None:

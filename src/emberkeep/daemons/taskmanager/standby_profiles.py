@@ -34,7 +34,7 @@ def driver_profile(graph: JobGraph, environ: Mapping[str, str]) -> StandbyProfil
         options = tuple(option for key in keys for option in split_options(key, conf.get(key, "")))
     except InvalidSparkConfiguration as error:
         return error.message
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         return f"spark-defaults.conf cannot be read: {error}"
     return _profile(StandbyKind.DRIVER, heap_mb, options)
 

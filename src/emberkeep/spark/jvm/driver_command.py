@@ -6,13 +6,13 @@ module builds the same command in Python, from the same inputs (configuration, s
 
 from __future__ import annotations
 
-import re
 import shlex
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.base.configuration.java_properties import parse_properties
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
@@ -34,7 +34,6 @@ _SUBMITTED = (
     *(f"spark.sql.{name}.maxThreadThreshold" for name in ("broadcastExchange", "resultQueryStage", "shuffleExchange")),
     "spark.sql.codegen.cache.maxEntries",
 )
-_DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
 
 
 @dataclass(frozen=True)
@@ -89,14 +88,19 @@ def launch_configuration(
 
 
 def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings in ``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty without a file."""
+    """Return the settings in ``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty without a file.
+
+    Raises InvalidSparkConfiguration.
+    """
     directory = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf")
     try:
-        text = (directory / "spark-defaults.conf").read_text(encoding="utf-8")
+        text = (directory / "spark-defaults.conf").read_text("utf-8", "replace")  # as Spark does
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    pairs = (_DEFAULTS_LINE.match(line) for line in text.splitlines())
-    return {pair.group(1): pair.group(2).strip() for pair in pairs if pair is not None}
+    try:
+        return parse_properties(text)
+    except ValueError as error:
+        raise InvalidSparkConfiguration(f"{directory / 'spark-defaults.conf'}: {error}", hint="correct it") from None
 
 
 @dataclass(frozen=True)

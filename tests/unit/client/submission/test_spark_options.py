@@ -16,6 +16,7 @@ from emberkeep.client.submission.spark_options import SparkOptions, spark_config
         ),
         (SparkOptions(conf=("spark.a=1", "spark.a=2")), {"spark.a": "2"}),
         (SparkOptions(conf=("spark.a=",)), {"spark.a": ""}),
+        (SparkOptions(conf=("spark.a= ", "spark.b=\t|\n")), {"spark.a": " ", "spark.b": "\t|\n"}),
         (SparkOptions(name="n"), {"spark.app.name": "n"}),
         (SparkOptions(driver_memory="2g", driver_cores="2"), {"spark.driver.memory": "2g", "spark.driver.cores": "2"}),
         (SparkOptions(executor_memory="3g", conf=("spark.executor.memory=1g",)), {"spark.executor.memory": "3g"}),

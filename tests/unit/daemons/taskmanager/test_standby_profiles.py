@@ -94,13 +94,15 @@ def test_the_profile_of_a_driver(
     assert driver_profile(graph(conf), environ) == expected
 
 
-@pytest.mark.parametrize("content", [b"spark.x \xff", None], ids=["no text", "a directory"])
-def test_a_file_of_the_site_that_cannot_be_read_makes_cold_starts(
-    content: bytes | None, environ: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_file_of_the_site_that_cannot_be_read_makes_cold_starts(environ: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "spark-defaults.conf"
-    file.mkdir() if content is None else file.write_bytes(content)
+    file.mkdir()
     assert "spark-defaults.conf cannot be read" in str(driver_profile(graph({}), environ))
+    file.rmdir()
+    file.write_bytes(b"spark.x=\\u12")
+    assert "needs four hex digits" in str(driver_profile(graph({}), environ))
+    file.write_bytes(b"# \xff")
+    assert isinstance(driver_profile(graph({}), environ), StandbyProfile)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,17 @@ def test_pyspark_submit_args_are_taken_apart() -> None:
     assert arguments.rest == ("--packages", "g:a:1")
 
 
+def test_site_defaults_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    text = "# Caf\u00e9\nspark.driver.extraJavaOptions = -Da=b \\\n   -Dc=d\nspark.e=x\\:y\n"
+    (tmp_path / "spark-defaults.conf").write_text(text, "latin-1")
+    environ = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert read_defaults(environ) == {"spark.driver.extraJavaOptions": "-Da=b -Dc=d", "spark.e": "x:y"}
+    assert {"-Da=b", "-Dc=d"} <= set(_command({}, environ))
+    (tmp_path / "spark-defaults.conf").write_text("spark.e=\\u12")
+    with pytest.raises(InvalidSparkConfiguration, match=r"spark-defaults\.conf: .*four hex digits"):
+        read_defaults(environ)
+
+
 @pytest.mark.parametrize("text", ["--conf", "--properties-file x pyspark-shell", "--conf 'spark.x=1"])
 def test_submit_args_that_cannot_be_followed_are_refused(text: str) -> None:
     with pytest.raises(InvalidSparkConfiguration, match="PYSPARK_SUBMIT_ARGS"):

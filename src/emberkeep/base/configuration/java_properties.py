@@ -5,21 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_LINE = re.compile(r"(?P<key>(?:\\.|[^\\\s=:])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
+_LINE = re.compile(r"(?P<key>(?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SPACE = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
 _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
     """Return the keys and values. If a key is repeated, its last value is used.
 
-    Trailing space is removed from values, as in Spark. Raises ValueError (a broken ``\\u`` escape).
+    As in Spark, space around values is removed, but no escaped line ends. Raises ValueError (a broken ``\\u`` escape).
     """
     found = {}
     for line in _logical_lines(text):
         match = _LINE.fullmatch(line)
         assert match is not None, "every line has a key, which may be empty"  # noqa: S101
-        found[_unescape(match["key"])] = _unescape(match["value"]).strip()
+        found[_unescape(match["key"])] = _unescape(match["value"]).strip(_SPACE)
     return found
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from emberkeep.client.submission.java_properties import parse_properties
+from emberkeep.base.configuration.java_properties import parse_properties
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,8 @@ from emberkeep.client.submission.java_properties import parse_properties
         ("spark.a=1\nspark.a=2", {"spark.a": "2"}),
         ("spark.a=1\\", {"spark.a": "1"}),
         ("spark.a=#no comment", {"spark.a": "#no comment"}),
+        ("spark.a=\\n\nspark.b=\\u0020|\\r\\n\\u0020", {"spark.a": "\n", "spark.b": "|\r\n"}),
+        ("spark.a=\u00a0x\u00a0", {"spark.a": "\u00a0x\u00a0"}),
     ],
 )
 def test_notation(text: str, expected: dict[str, str]) -> None:
