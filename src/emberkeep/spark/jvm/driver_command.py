@@ -34,6 +34,15 @@ _SUBMITTED = (
     *(f"spark.sql.{name}.maxThreadThreshold" for name in ("broadcastExchange", "resultQueryStage", "shuffleExchange")),
     "spark.sql.codegen.cache.maxEntries",
 )
+# Options that are the same as settings. The JVM needs some of these settings before it can read options.
+_NAMED = {
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-class-path": "spark.driver.extraClassPath",
+    "--driver-library-path": "spark.driver.extraLibraryPath",
+    "--name": "spark.app.name",
+    "--master": "spark.master",
+}
 
 
 @dataclass(frozen=True)
@@ -45,11 +54,10 @@ class SubmitArguments:
 
 
 def split_submit_arguments(text: str) -> SubmitArguments:
-    """Split spark-submit options: ``--conf``, ``--driver-memory``, ``--name``, ``--master`` become settings.
+    """Split spark-submit options: ``--conf`` and those in ``_NAMED`` become settings.
 
     Raises InvalidSparkConfiguration for an unclosed quote, a missing value or ``--properties-file``.
     """
-    named = {"--driver-memory": "spark.driver.memory", "--name": "spark.app.name", "--master": "spark.master"}
     try:
         words = iter(shlex.split(text))
     except ValueError as error:
@@ -58,14 +66,14 @@ def split_submit_arguments(text: str) -> SubmitArguments:
     rest: list[str] = []
     for word in words:
         option, equals, inline = word.partition("=")
-        if option in {"--conf", "-c", "--properties-file", *named}:
+        if option in {"--conf", "-c", "--properties-file", *_NAMED}:
             value = inline if equals else next(words, None)
             if option == "--properties-file" or value is None:
                 raise InvalidSparkConfiguration(
                     f"PYSPARK_SUBMIT_ARGS: {option} cannot be used in this form", hint="use --conf key=value"
                 )
-            if option in named:
-                conf[named[option]] = value
+            if option in _NAMED:
+                conf[_NAMED[option]] = value
             else:
                 key, _, setting = value.partition("=")
                 conf[key] = setting
@@ -112,6 +120,7 @@ class JvmShape:
     - ``arguments``: further arguments of SparkSubmit, such as ``--packages``.
     - ``submitted``: settings that are read until the script's first query, and not after it.
     - ``page``: address of the Spark UI.
+    - ``libraries``: folders with native libraries, from ``spark.driver.extraLibraryPath``.
     """
 
     java: Path
@@ -121,6 +130,7 @@ class JvmShape:
     arguments: tuple[str, ...]
     submitted: Mapping[str, str]
     page: str
+    libraries: str
 
     def differences(self, other: JvmShape) -> tuple[str, ...]:
         """Return what differs from another shape, in words."""
@@ -132,6 +142,7 @@ class JvmShape:
             "arguments of spark-submit": self.arguments != other.arguments,
             "settings that a JVM reads once": self.submitted != other.submitted,
             "another address of the Spark UI": self.page != other.page,
+            "other native libraries": self.libraries != other.libraries,
         }
         return tuple(word for word, differs in words.items() if differs)
 
@@ -169,6 +180,7 @@ def plan_jvm(code: Mapping[str, str], settings: DriverSettings, environ: Mapping
         arguments=arguments.rest,
         submitted={key: value for key, value in effective.items() if key.startswith(_SUBMITTED)},
         page=ui_address(effective, settings),
+        libraries=effective.get("spark.driver.extraLibraryPath", ""),
     )
     return JvmPlan(shape, conf, defaults, () if jars_first else jars)
 

@@ -118,8 +118,13 @@ def make_scratch(settings: DriverSettings) -> None:
 def jvm_environment(environ: Mapping[str, str], plan: JvmPlan, settings: DriverSettings) -> dict[str, str]:
     """Return the environment of a driver's JVM. ``environ``: the driver's own."""
     home = spark_home(environ)
+    libraries: dict[str, str] = {}
+    if plan.shape.libraries:
+        inherited = environ.get("LD_LIBRARY_PATH")
+        libraries["LD_LIBRARY_PATH"] = f"{inherited}:{plan.shape.libraries}" if inherited else plan.shape.libraries
     return {
         **process_environment(environ),
+        **libraries,
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or str(home / "conf"),
         "SPARK_LOCAL_DIRS": str(settings.scratch_dir / "local"),

@@ -18,6 +18,7 @@ from emberkeep.spark.jvm.driver_command import (
     read_defaults,
     split_submit_arguments,
 )
+from emberkeep.spark.jvm.driver_jvm import jvm_environment
 from emberkeep.spark.model import DriverSettings, JobFiles
 
 _SETTINGS = DriverSettings(
@@ -57,6 +58,17 @@ def test_pyspark_submit_args_are_taken_apart() -> None:
         "spark.app.name": "n",
     }
     assert arguments.rest == ("--packages", "g:a:1")
+
+
+def test_submit_args_that_the_jvm_needs_at_its_start_reach_its_command(tmp_path: Path) -> None:
+    words = "--driver-class-path /x/pg.jar --driver-java-options '-Da=b -Dc=d' --driver-library-path /n pyspark-shell"
+    environ = {"SPARK_CONF_DIR": str(tmp_path), "PYSPARK_SUBMIT_ARGS": words, "LD_LIBRARY_PATH": "/own"}
+    command = _command({}, environ)
+    assert "/x/pg.jar" in command[command.index("-cp") + 1].split(":")
+    assert {"-Da=b", "-Dc=d"} <= set(command)
+    assert not any(word.startswith("--driver") for word in command)
+    plan = plan_jvm({}, _SETTINGS, environ)
+    assert jvm_environment(environ, plan, _SETTINGS)["LD_LIBRARY_PATH"] == "/own:/n"
 
 
 def test_site_defaults_are_read_as_java_reads_them(tmp_path: Path) -> None:

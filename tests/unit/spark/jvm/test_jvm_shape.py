@@ -20,6 +20,7 @@ SHAPE = JvmShape(
     arguments=(),
     submitted={},
     page="127.0.0.1",
+    libraries="",
 )
 
 
@@ -73,6 +74,7 @@ JARS = JobFiles(jars=(Path("/job/one.jar"),))
         ({"spark.driver.memory": "3g"}, {}, {}, ("a heap of 3072 MiB",)),
         ({"spark.driver.memory": "1024m"}, {"driver_memory_mb": 1}, {}, ()),
         ({"spark.driver.extraJavaOptions": "-Dx=y"}, {}, {}, ("other Java options",)),
+        ({"spark.driver.extraLibraryPath": "/n"}, {}, {}, ("other native libraries",)),
         ({"spark.jars.packages": "g:a:1"}, {}, {}, ("settings that a JVM reads once",)),
         ({"spark.sql.codegen.cache.maxEntries": "7"}, {}, {}, ("settings that a JVM reads once",)),
         ({"spark.kerberos.principal": "p"}, {}, {}, ("settings that a JVM reads once",)),
