@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from emberkeep.base.errors import InvalidInput
+from emberkeep.base.files.archive_entries import DAMAGED
 from emberkeep.client.submission.job_files import check_local_file
 
 _JVM_SUFFIXES = (".jar", ".scala", ".java")
@@ -93,9 +94,16 @@ def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tupl
         if file.name == names[0]:
             return file, file.read_bytes()
         if zipfile.is_zipfile(file):
-            with zipfile.ZipFile(file) as archive:
-                for name in set(names) & set(archive.namelist()):
-                    return file / name, archive.read(name)
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    for name in set(names) & set(archive.namelist()):
+                        return file / name, archive.read(name)
+            except (*DAMAGED, OSError) as error:
+                raise InvalidInput(
+                    f"--py-files: {file} cannot be read as a zip file: {error}",
+                    field="--py-files",
+                    hint="pack it again",
+                ) from None
     return None
 
 

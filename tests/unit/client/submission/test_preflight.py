@@ -83,6 +83,15 @@ def test_modules_are_found_where_the_driver_will_find_them(tmp_path: Path) -> No
             check_module(module, tmp_path, [archive])
 
 
+def test_a_damaged_zip_file_with_modules_is_told(tmp_path: Path) -> None:
+    archive = tmp_path / "lib.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.writestr("inside.py", "x = 1")
+    archive.write_bytes(archive.read_bytes().replace(b"x = 1", b"x = 2"))
+    with pytest.raises(InvalidInput, match=r"--py-files: .*lib\.zip cannot be read as a zip file: Bad CRC-32"):
+        check_module("inside", tmp_path, [archive])
+
+
 @pytest.mark.parametrize("module", ["pkg/job.py", "job-1", "", "a..b", "1a"])
 def test_a_name_that_is_no_module_is_told(tmp_path: Path, module: str) -> None:
     with pytest.raises(InvalidInput, match="not a module's name"):
