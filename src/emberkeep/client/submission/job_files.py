@@ -57,14 +57,14 @@ def parse_file_list(role: ArtefactRole, text: str) -> FileList:
     Raises InvalidInput if a file is missing or unreadable, is a directory, or has an ambiguous alias, or if two files
     have the same name.
     """
-    local: dict[Path, JobFile] = {}
+    local: dict[tuple[Path, str], JobFile] = {}
     remote = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         if _REMOTE.match(entry) and not entry.startswith("file:"):
             remote.append(entry)
             continue
         for file in _expand(role, entry):
-            local.setdefault(file.path, file)
+            local.setdefault((file.path, file.fragment), file)  # two aliases of a file are two files of the job
     files = tuple(local.values())
     _refuse_equal_names(role, files)
     return FileList(files, tuple(remote))
@@ -72,7 +72,11 @@ def parse_file_list(role: ArtefactRole, text: str) -> FileList:
 
 def check_local_file(option: str, path: Path) -> None:
     """Raise InvalidInput unless ``path`` is a file that can be read."""
-    if not path.exists():
+    try:
+        exists = path.exists()
+    except OSError as error:  # a folder may not be entered, or a name is too long
+        raise InvalidInput(f"{option}: cannot read {path}: {error.strerror}", field=option) from None
+    if not exists:
         raise InvalidInput(f"{option}: {path} does not exist", field=option, hint=_looked_in(path))
     if path.is_dir():
         raise InvalidInput(f"{option}: {path} is a directory", field=option, hint=_directory_hint(option, path))
@@ -102,7 +106,7 @@ def _expand(role: ArtefactRole, entry: str) -> Iterator[JobFile]:
     option, _ = ROLES[role]
     pattern, alias = _split_alias(role, entry)
     path = Path(pattern)
-    matches = [path] if path.exists() or not glob.has_magic(pattern) else sorted(_glob(pattern))
+    matches = sorted(_glob(pattern)) if glob.has_magic(pattern) and not _exists(path) else [path]
     if not matches:
         raise InvalidInput(f"{option}: nothing matches {pattern}", field=option, hint=_looked_in(path))
     if alias and len(matches) > 1:
@@ -112,6 +116,14 @@ def _expand(role: ArtefactRole, entry: str) -> Iterator[JobFile]:
         yield JobFile(role, match.absolute(), alias)
 
 
+def _exists(path: Path) -> bool:
+    """False also if that cannot be told: ``check_local_file`` says why."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
 def _glob(pattern: str) -> Iterator[Path]:
     return map(Path, glob.iglob(pattern))  # noqa: PTH207 - Path.glob takes no absolute patterns
 
@@ -119,10 +131,11 @@ def _glob(pattern: str) -> Iterator[Path]:
 def _split_alias(role: ArtefactRole, entry: str) -> tuple[str, str]:
     if entry.startswith("file:"):
         parts = urlsplit(entry)
-        return unquote(parts.path), unquote(parts.fragment)
-    if role not in _WITH_ALIAS or Path(entry).exists():
+        pattern, alias = unquote(parts.path), unquote(parts.fragment)
+    elif role not in _WITH_ALIAS or _exists(Path(entry)):
         return entry, ""
-    pattern, _, alias = entry.partition("#")
+    else:
+        pattern, _, alias = entry.partition("#")
     if "/" in alias or alias in (".", ".."):
         option, _ = ROLES[role]
         raise InvalidInput(f"{option}: #{alias} must be a plain name", field=option, hint="for example data.zip#data")

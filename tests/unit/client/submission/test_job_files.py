@@ -36,6 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (ARCHIVE, "c.zip#env", [("c.zip", "env")]),
         (FILE, "data#1.csv", [("data#1.csv", "")]),
         (ARCHIVE, "?.zip#env", [("c.zip", "env")]),
+        (ARCHIVE, "c.zip#env,c.zip#other,c.zip#env", [("c.zip", "env"), ("c.zip", "other")]),
+        (FILE, "a.py,a.py#b.py", [("a.py", ""), ("a.py", "b.py")]),
         (PY, "[ab].py", [("a.py", ""), ("b.py", "")]),
     ],
 )
@@ -65,6 +67,9 @@ def test_file_urls_are_local_and_others_are_left_to_spark(folder: Path) -> None:
         (FILE, "*.py#x", r"matches 2 files, so #x is ambiguous"),
         (FILE, "a.py#x/y", "must be a plain name"),
         (FILE, "a.py#..", "must be a plain name"),
+        (ARCHIVE, "file:///c.zip#x/y", "must be a plain name"),
+        (PY, f"{'a' * 300}.py", "cannot read a+.py: File name too long"),
+        (FILE, f"{'a' * 300}.py", "cannot read a+.py: File name too long"),
         (PY, "a.py,pkg/a.py", r"would both be called a\.py \(rename one of them\)"),
         (FILE, "a.py#b.py,b.py", r"would both be called b\.py \(give one an alias"),
         (FILE, "/dev/null", "not a regular file"),
@@ -93,6 +98,13 @@ def test_a_file_without_permission_is_told(folder: Path) -> None:
     (folder / "a.py").chmod(0)
     with unprivileged(), pytest.raises(InvalidInput, match=r"cannot read a\.py: Permission denied"):
         check_local_file("--files", Path("a.py"))
+
+
+def test_a_folder_that_may_not_be_entered_is_told(folder: Path) -> None:
+    folder.chmod(0o755)
+    (folder / "pkg").chmod(0)
+    with unprivileged(), pytest.raises(InvalidInput, match=r"cannot read pkg/a\.py: Permission denied"):
+        parse_file_list(FILE, "pkg/a.py")
 
 
 def test_an_artefact_has_hash_and_size(folder: Path) -> None:
