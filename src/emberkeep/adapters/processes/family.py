@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from emberkeep.adapters.processes.start import LEADERS, REAPING
 from emberkeep.adapters.processes.table import (
     Members,
     Table,
@@ -24,6 +23,7 @@ from emberkeep.adapters.processes.table import (
 from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.base.processes.process_identity import ProcessIdentity, read_stat
+from emberkeep.base.processes.waited_for import REAPING, WAITED_FOR
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -109,7 +109,7 @@ def reap_leader(process: Family) -> int:
     assert process.leader is not None  # noqa: S101
     with REAPING:
         _, status = os.waitpid(process.leader.pid, 0)
-        LEADERS.discard(process.leader.pid)
+        WAITED_FOR.discard(process.leader.pid)
     return os.waitstatus_to_exitcode(status)
 
 
@@ -119,7 +119,7 @@ def reap_orphans(table: Table) -> None:
     for stat in table.values():
         if stat.parent == os.getpid() and stat.is_dead and stat.session != own_session:
             with REAPING, contextlib.suppress(ChildProcessError):
-                if stat.pid not in LEADERS:
+                if stat.pid not in WAITED_FOR:
                     os.waitpid(stat.pid, os.WNOHANG)
 
 

@@ -13,7 +13,6 @@ import os
 import re
 import secrets
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,16 +32,12 @@ from emberkeep.base.files.hostile import open_to_append
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.base.processes.os_user import OsUser, credentials_of
 from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, read_stat
+from emberkeep.base.processes.waited_for import REAPING, WAITED_FOR
 
 RECORD_KIND, RECORD_VERSION = "process", 1
 RECORD_SUFFIX = ".process"
 _GROUP_HINT = "see whether its service manager has taken the task manager's control group back; taskmanager.cgroups"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
-
-LEADERS: set[int] = set()
-"""Pids of the leaders that supervisors in this process have started and not reaped. Guarded by REAPING."""
-REAPING = threading.Lock()
-"""Held while children are started or reaped, so that no child is reaped before its pid is known to be a leader's."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +109,7 @@ def launch(request: StartRequest, directory: Path, marker: str, groups: ProcessG
         group = _make_group(request, marker, groups)
         with _output(request.stdout, request.user) as stdout, _output(request.stderr, request.user) as stderr, REAPING:
             pid = _spawn(request, marker, (stdout, stderr), group)
-            LEADERS.add(pid)
+            WAITED_FOR.add(pid)
             stat = read_stat(pid)
             assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
             return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())

@@ -5,7 +5,7 @@ A leader that has ended stays a zombie until no process of its session is left, 
 its session, cannot be reused. Then the supervisor reaps it and reports its exit, once.
 
 The process that runs a supervisor becomes the parent of all orphans below it, and reaps them. Other code in that
-process must not start session leaders. Children in the process's own session are left as they are.
+process must start session leaders within ``waited_for``. Children in the process's own session are left as they are.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Damaged, Fatal
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
+from emberkeep.base.processes.waited_for import waited_for
 from emberkeep.jobs.archives import PACKING_HINT
 
 START_SECONDS = 120.0
@@ -58,26 +59,30 @@ def _check_links(interpreter: Path, path: str, archive: str) -> None:
 
 def _start(interpreter: Path, environment: Path, path: str, archive: str, user: OsUser | None) -> str:
     """Start the interpreter and return the version that it prints."""
-    try:
-        process = subprocess.Popen(
-            [str(interpreter), "-I", "-c", _PROGRAM],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env=environment_for(user),
-            cwd=None if user is None else "/",
-            **credentials_of(user),
-        )
-    except OSError as error:
-        reason = f"cannot be started: {error.strerror}"
-        raise Fatal(f"{path} in {archive} {reason}", hint=PACKING_HINT) from error
-    try:
-        out, err = _output(process)
-    except subprocess.TimeoutExpired:
-        raise Fatal(f"{path} in {archive} does not start within {START_SECONDS:g} s", hint=PACKING_HINT) from None
-    finally:
-        _end(process)
+
+    def start() -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [str(interpreter), "-I", "-c", _PROGRAM],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=environment_for(user),
+                cwd=None if user is None else "/",
+                **credentials_of(user),
+            )
+        except OSError as error:
+            reason = f"cannot be started: {error.strerror}"
+            raise Fatal(f"{path} in {archive} {reason}", hint=PACKING_HINT) from error
+
+    with waited_for(start) as process:
+        try:
+            out, err = _output(process)
+        except subprocess.TimeoutExpired:
+            raise Fatal(f"{path} in {archive} does not start within {START_SECONDS:g} s", hint=PACKING_HINT) from None
+        finally:
+            _end(process)
     if max(len(out), len(err)) > _MOST_OUTPUT:
         raise Fatal(f"{path} in {archive} prints too much to be Python", hint=PACKING_HINT)
     if process.returncode != 0:

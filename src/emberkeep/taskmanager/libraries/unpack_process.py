@@ -20,6 +20,7 @@ import msgspec
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
+from emberkeep.base.processes.waited_for import waited_for
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
 
 _POLL_SECONDS = 0.2
@@ -60,17 +61,20 @@ def unpack_apart(
     unusable, and no process changes them afterwards.
     """
     order = _Order(archive=str(archive), name=name, target=str(target), limits=limits, parent=os.getpid())
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__, msgspec.json.encode(order).decode()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env=environment_for(user),
-        cwd=None if user is None else "/",
-        **credentials_of(user),
-    )
-    with process:
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, msgspec.json.encode(order).decode()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            env=environment_for(user),
+            cwd=None if user is None else "/",
+            **credentials_of(user),
+        )
+
+    with waited_for(start) as process, process:
         try:
             out, err = _wait(process, stop)
         finally:
