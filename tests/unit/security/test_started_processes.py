@@ -13,6 +13,7 @@ import pytest
 import emberkeep
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
@@ -98,6 +99,12 @@ def test_a_driver_of_the_previous_release_still_gets_its_safe_folders(
     monkeypatch.delenv("PYTHONPATH", raising=False)
     environ, folders = started(starts, python_path=(str(public), str(own)))
     assert (environ["PYTHONPATH"], folders) == (str(own), [])
+
+
+def test_a_folder_that_no_file_system_can_have_ends_the_start_and_nothing_else(starts: ProcessStarts) -> None:
+    for changes in ({"python_path": ("/a\0b",), "python_path_owner": 0}, {"environ": {"PYTHONPATH": "/a\0b"}}):
+        with pytest.raises(Fatal, match=r"cannot prepare the executor.s directory: .*null"):
+            started(starts, **changes)
 
 
 def test_relative_folders_of_an_executor_are_in_its_own_directory(starts: ProcessStarts, tmp_path: Path) -> None:

@@ -107,9 +107,9 @@ class ProcessStarts:
             spec_file = self._write_spec(request, directory, files)
             if user is not None:
                 give_storage(request, self._node.host, self._node.storage, user)
-            enter, current = entered(_working_directory(request) or directory, user, directory)
-        except OSError as error:
-            raise Fatal(f"cannot prepare the driver's directory: {error.strerror} ({error.filename})") from error
+            enter, current = entered(_working_directory(request, user) or directory, user, directory)
+        except (OSError, ValueError) as error:
+            raise _unprepared("driver", error) from error
         return self._request(
             key,
             (*enter, sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)),
@@ -137,8 +137,8 @@ class ProcessStarts:
         try:
             launch = self._executor_launch(key, request, files, user)
             argv, environ = executor_command(launch)
-        except OSError as error:
-            raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
+        except (OSError, ValueError) as error:
+            raise _unprepared("executor", error) from error
         return self._request(key, tuple(argv), environ, launch.work_dir, user), launch
 
     def _request(
@@ -269,6 +269,12 @@ class ProcessStarts:
         )
 
 
+def _unprepared(process: str, error: OSError | ValueError) -> Fatal:
+    """Return the error for a directory that cannot be prepared. ValueError: a name that no file can have here."""
+    why = f"{error.strerror} ({error.filename})" if isinstance(error, OSError) else str(error)
+    return Fatal(f"cannot prepare the {process}'s directory: {why}")
+
+
 def _write_resources(directory: Path, request: StartDriver) -> str:
     """Write the file that gives Spark's driver its custom resources, and return its path; "" if it has none."""
     if not request.addresses:
@@ -279,10 +285,21 @@ def _write_resources(directory: Path, request: StartDriver) -> str:
     return str(path)
 
 
-def _working_directory(request: StartDriver) -> Path | None:
-    """Return the directory from which the job was submitted, if it exists here."""
+def _working_directory(request: StartDriver, user: OsUser | None) -> Path | None:
+    """Return the directory from which the job was submitted, if it exists here and may be entered. Raises OSError.
+
+    Whether ``user`` may enter it, ``entered`` finds out: on a network file system, root has fewer rights.
+    """
+    if not request.graph.working_directory:
+        return None
     wanted = Path(request.graph.working_directory)
-    return wanted if request.graph.working_directory and wanted.is_dir() else None
+    try:
+        is_there = wanted.is_dir()
+    except PermissionError:
+        is_there = user is not None
+    if not is_there or (user is None and not os.access(wanted, os.X_OK, effective_ids=True)):
+        return None
+    return wanted
 
 
 def _environment(

@@ -6,6 +6,7 @@ Directories that jobs share can be entered by all users, but not listed. What be
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import subprocess
@@ -28,6 +29,7 @@ from emberkeep.protocol.messages import StartDriver
 
 ALL_OTHERS = "*"
 _CHECK_SECONDS = 60.0
+_ENTER_SECONDS = 10.0
 _CHECK = "import os, sys, emberkeep; sys.exit(0 if os.access(sys.argv[1], os.X_OK) else sys.argv[1])"
 _ENV = "/usr/bin/env"
 _SHARED = 0o711  # others may enter, and open what they know by name
@@ -188,7 +190,12 @@ def _check_reach(user: OsUser, place: Path) -> None:
 def _can_enter(user: OsUser, directory: Path) -> bool:
     """True if ``user`` may make this directory the current one. Blocks. Raises OSError."""
     command = [*_enter(directory), "true"]
-    ended = subprocess.run(command, capture_output=True, cwd="/", check=False, timeout=10.0, **credentials_of(user))
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, cwd="/", check=False, timeout=_ENTER_SECONDS, **credentials_of(user)
+        )
+    except subprocess.TimeoutExpired as error:  # a file system that does not answer
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(directory)) from error
     return ended.returncode == 0
 
 

@@ -9,6 +9,7 @@ task has ended (BLOB-13).
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -212,7 +213,7 @@ def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
     """
     named: dict[str, Artefact] = {}
     for artefact in artefacts:
-        if "/" in _name(artefact) or _name(artefact) in ("", ".", ".."):  # it may come from the job's own code
+        if not (_is_file_name(_name(artefact)) and _is_file_name(artefact.name)):  # it may come from the job's own code
             raise Fatal(f"{_name(artefact)!r} is not the name of a file in the job's directory")
         other = named.setdefault(_name(artefact), artefact)
         if other.sha256 != artefact.sha256 or _is_directory(other) != _is_directory(artefact):
@@ -222,6 +223,13 @@ def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
         if _placing(artefact) is _Placing.COPY:
             named[_name(artefact)] = artefact
     return named
+
+
+def _is_file_name(name: str) -> bool:
+    try:
+        return not {"/", "\0"} & set(name) and os.fsencode(name) not in (b"", b".", b"..")
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_directory(artefact: Artefact) -> bool:

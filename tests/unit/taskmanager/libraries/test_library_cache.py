@@ -69,6 +69,13 @@ async def test_every_kind_lies_under_its_name(node: Node) -> None:
     assert node.blobs.held_by("task") == 9
 
 
+@pytest.mark.parametrize("name", ["a\0b.txt", "\ud800.txt", "../a.txt", ".."])
+async def test_a_name_that_no_file_can_have_is_refused(node: Node, name: str) -> None:
+    """It may come from the job's own code, and must not end the task manager."""
+    with pytest.raises(Fatal, match="is not the name of a file"):
+        await node.bind("task", node.blobs.add(b"looked up", name, ArtefactRole.FILE))
+
+
 async def test_what_a_task_changes_it_changes_for_itself_only(node: Node) -> None:
     artefact = node.blobs.add(b"as it was", "notes.txt", ArtefactRole.FILE)
     first = await node.bind("first", artefact)

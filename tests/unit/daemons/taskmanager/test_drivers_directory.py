@@ -1,0 +1,70 @@
+"""Where a driver runs: in the directory that its job was submitted from, if it can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from emberkeep.base.processes.os_user import OsUser
+from emberkeep.daemons.taskmanager import run_as
+from emberkeep.daemons.taskmanager.process_starts import _working_directory
+from emberkeep.daemons.taskmanager.run_as import entered
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as other users")
+ANA = OsUser("ana", 60001, 60001, (60001,), "/nonexistent", "/bin/sh")
+
+
+def submitted_from(directory: Path) -> Any:
+    return SimpleNamespace(graph=SimpleNamespace(working_directory=str(directory)))
+
+
+@pytest.fixture
+def _unprivileged(tmp_path: Path) -> Iterator[None]:
+    tmp_path.chmod(0o755)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65_534)
+    yield
+    os.seteuid(user)
+
+
+@pytest.mark.usefixtures("_unprivileged")
+def test_a_home_that_others_may_not_enter_is_not_used(tmp_path: Path) -> None:
+    root = os.geteuid() != os.getuid()
+    home = tmp_path / "home"
+    if root:
+        os.seteuid(0)
+    (home / "project").mkdir(parents=True)
+    home.chmod(0)
+    if root:
+        os.seteuid(65_534)
+    try:
+        assert _working_directory(submitted_from(home / "project"), None) is None
+        assert _working_directory(submitted_from(home), None) is None
+        assert _working_directory(submitted_from(home / "project"), ANA) == home / "project", "its user may enter it"
+    finally:
+        if root:
+            os.seteuid(0)
+        home.chmod(0o700)
+    assert _working_directory(submitted_from(home / "project"), None) == home / "project"
+    assert _working_directory(submitted_from(home / "missing"), None) is None
+
+
+@as_root
+def test_a_directory_that_does_not_answer_is_an_error_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging = tmp_path / "env"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    monkeypatch.setattr(run_as, "_ENV", str(hanging))
+    monkeypatch.setattr(run_as, "_ENTER_SECONDS", 0.2)
+    with pytest.raises(OSError, match="timed out"):
+        entered(tmp_path / "slow", ANA, tmp_path)
