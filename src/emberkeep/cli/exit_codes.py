@@ -12,7 +12,7 @@ from cyclopts.exceptions import CycloptsError
 
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.files.errors import file_problem
-from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
+from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, prepare_streams, say_error, show_traceback
 
 
 class ExitCode(enum.IntEnum):
@@ -56,6 +56,7 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
 
     ``code_of`` gives the exit code for an error that was foreseen.
     """
+    prepare_streams()
     try:
         return run()
     except EmberkeepError as error:

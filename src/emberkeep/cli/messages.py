@@ -9,12 +9,47 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import traceback
+from typing import BinaryIO, TextIO, cast
 
 from emberkeep.base.inert_text import inert
 
 DEBUG_VARIABLE = "EMBERKEEP_DEBUG"
+
+
+_WAIT = 1.0  # seconds for which to wait for a full pipe, before looking again
+
+
+def prepare_streams() -> None:
+    """Let closed standard streams lead nowhere, and escape characters that standard output cannot encode.
+
+    Of a closed stream, Python has no object: messages would then be printed among the results.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # each gets the lowest free descriptor
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - until the end
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def write_bytes(stream: TextIO, data: bytes) -> None:
+    """Write bytes to a standard stream. Raises OSError.
+
+    Another process can have made a pipe or terminal that it shares with this one non-blocking: wait while it is full.
+    """
+    stream.flush()
+    output = cast("BinaryIO", getattr(stream.buffer, "raw", stream.buffer))
+    left = memoryview(data)
+    while left:
+        written: int | None = None
+        with contextlib.suppress(BlockingIOError):
+            written = output.write(left)
+        if written is None:
+            select.select([], [output], [], _WAIT)
+        else:
+            left = left[written:]
 
 
 def print_line(text: str) -> None:

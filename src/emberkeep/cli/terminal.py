@@ -9,7 +9,7 @@ import sys
 import time
 
 from emberkeep.base.inert_text import inert
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import say, write_bytes
 from emberkeep.cli.wording import SHORT_ID, executors_registered, status_text
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
@@ -43,10 +43,8 @@ class JobTerminal:
 
     def output(self, data: bytes, *, error: bool) -> None:
         self._hide()
-        stream = sys.stderr.buffer if error else sys.stdout.buffer
         try:
-            stream.write(data)
-            stream.flush()
+            write_bytes(sys.stderr if error else sys.stdout, data)
         except OSError as lost:
             raise BrokenPipeError from lost  # EIO, too: the terminal has closed
         self._at_line_start = data.endswith(b"\n")

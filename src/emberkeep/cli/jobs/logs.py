@@ -9,7 +9,7 @@ from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, print_records
-from emberkeep.cli.messages import say
+from emberkeep.cli.messages import say, write_bytes
 from emberkeep.cli.tables import print_table
 from emberkeep.cli.terminal import JobTerminal
 from emberkeep.cli.wording import timestamp
@@ -130,12 +130,11 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
         await print_records(client, path, printing)
         return
     reading = printing.reading
-    stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
+    stream = sys.stderr if log.kind.endswith("stderr") else sys.stdout
     offset, end = 0, None
     if reading.byte_range is not None:
         chunk = await client.read_log_range(path, reading.byte_range)
-        stream.write(chunk.data)
-        stream.flush()
+        write_bytes(stream, chunk.data)
         count = None if reading.follow else parse_byte_range(reading.byte_range).count
         offset, end = chunk.next_offset, None if count is None else chunk.offset + count
         if not chunk.data and not reading.follow:
@@ -145,8 +144,7 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
             chunk = await client.read_log_at(path, offset, wait=FOLLOW_SECONDS if reading.follow else 0.0)
         else:
             chunk = await client.read_log_range(path, f"{offset}-{end - 1}")
-        stream.write(chunk.data)
-        stream.flush()
+        write_bytes(stream, chunk.data)
         offset = chunk.next_offset
         if chunk.complete or (not reading.follow and not chunk.data):
             return
