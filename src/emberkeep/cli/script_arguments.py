@@ -58,6 +58,8 @@ def normalise(
             raise InvalidInput(f"{name} is not supported", field=name, hint=unsupported[name])
         if equals or word in flags or (word.startswith(_ATTACHED) and word not in _ATTACHED) or not rest:
             options.append(word)
+            if equals and name == "--module":
+                break
             continue
         value = rest.pop(0)
         options.append(f"{word}{value}" if word in _ATTACHED else f"{_LONG_NAMES.get(word, word)}={value}")

@@ -20,6 +20,7 @@ from emberkeep.cli.script_arguments import FLAGS, UPGRADE_FLAGS, normalise, norm
         (["--", "--strange.py"], ["--", "--strange.py"]),
         (["-m", "pkg.mod", "-m", "x"], ["--module=pkg.mod", "--", "-m", "x"]),
         (["--module", "pkg", "arg"], ["--module=pkg", "--", "arg"]),
+        (["--module=pkg", "--name", "x", "--", "y"], ["--module=pkg", "--", "--name", "x", "--", "y"]),
         (["--name"], ["--name", "--"]),
         (["-"], ["--", "-"]),
     ],
