@@ -25,7 +25,7 @@ from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.processes.os_user import OsUser
 from tests.integration.taskmanager.test_processes import SLEEP, Bench, ended, until, watching
-from tests.support.few_descriptors import few_descriptors
+from tests.support.kernel.few_descriptors import few_descriptors
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

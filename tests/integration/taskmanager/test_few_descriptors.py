@@ -18,8 +18,8 @@ from emberkeep.adapters.cgroups.version2 import PlaceV2
 from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from tests.integration.taskmanager.test_processes import SLEEP, Bench, until, watching
-from tests.support.few_descriptors import few_descriptors
-from tests.support.group_tree import GroupTree
+from tests.support.kernel.few_descriptors import few_descriptors
+from tests.support.kernel.group_tree import GroupTree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

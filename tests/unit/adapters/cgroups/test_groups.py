@@ -9,7 +9,7 @@ import pytest
 from emberkeep.adapters.cgroups.port import LEAST, Place, Share
 from emberkeep.adapters.cgroups.version1 import PlaceV1
 from emberkeep.adapters.cgroups.version2 import LEAF, PlaceV2, enable_below
-from tests.support.group_tree import GroupTree
+from tests.support.kernel.group_tree import GroupTree
 
 LIMITED, UNLIMITED = Share(cores=2, memory_mb=896), Share(cores=3, memory_mb=None)
 BYTES = str(896 * 1024**2)

@@ -11,7 +11,7 @@ from emberkeep.adapters.cgroups.opening import OpenedGroups, open_groups
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.cgroups.version2 import LEAF
 from emberkeep.base.errors import Fatal
-from tests.support.group_tree import GroupTree
+from tests.support.kernel.group_tree import GroupTree
 
 SHARE = Share(cores=1, memory_mb=100)
 

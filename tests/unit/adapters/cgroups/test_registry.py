@@ -9,8 +9,8 @@ import pytest
 from emberkeep.adapters.cgroups.port import Group, Share
 from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.cgroups.version2 import GroupV2, PlaceV2
-from tests.support.few_descriptors import few_descriptors
-from tests.support.group_tree import GroupTree
+from tests.support.kernel.few_descriptors import few_descriptors
+from tests.support.kernel.group_tree import GroupTree
 
 SHARE = Share(cores=2, memory_mb=100)
 

@@ -10,7 +10,7 @@ from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.files.errors import cannot_read, read_if_there, shortage
 from emberkeep.base.files.hostile import remove_tree
-from tests.support.few_descriptors import few_descriptors
+from tests.support.kernel.few_descriptors import few_descriptors
 
 
 @pytest.mark.parametrize("free", [0, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,12 +60,12 @@ def test_a_home_that_others_may_not_enter_is_not_used(tmp_path: Path) -> None:
 def test_a_directory_that_does_not_answer_is_an_error_of_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hanging = tmp_path / "env"
-    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
-    hanging.chmod(0o755)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    monkeypatch.setattr(run_as, "_ENV", str(hanging))
-    monkeypatch.setattr(run_as, "_ENTER_SECONDS", 0.2)
-    with pytest.raises(OSError, match="timed out"):
-        entered(tmp_path / "slow", ANA, tmp_path)
+    with tempfile.TemporaryDirectory(prefix="emberkeep-test-") as place:  # others may not enter ``tmp_path``
+        hanging = Path(place) / "env"
+        hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+        for path in (hanging, hanging.parent):
+            path.chmod(0o755)
+        monkeypatch.setattr(run_as, "_ENV", str(hanging))
+        monkeypatch.setattr(run_as, "_ENTER_SECONDS", 0.2)
+        with pytest.raises(OSError, match="timed out"):
+            entered(tmp_path / "slow", ANA, Path(place))

@@ -257,7 +257,12 @@ def test_changed_bytes_are_refused(driver: ExecutorFunctions, wire: Wire, monkey
     encryption = joined.channel._encryption
     assert encryption is not None
     encrypted: Callable[[bytes], bytes] = encryption.encrypted
-    monkeypatch.setattr(encryption, "encrypted", lambda data: encrypted(data)[:-1] + b"\0")
+
+    def changed(data: bytes) -> bytes:
+        sent = encrypted(data)
+        return sent[:-1] + bytes([sent[-1] ^ 1])
+
+    monkeypatch.setattr(encryption, "encrypted", changed)
     joined.channel.send(Reply(number=0, state=b"j1"))
     with pytest.raises(RetryLater):
         joined.channel.receive(Reply)
