@@ -12,7 +12,7 @@ from tests.simulation.planted_worlds import World
 from tests.support.simulator.properties import Properties
 from tests.support.simulator.simulation import simulate_many
 
-SEEDS_AT_MOST = 120
+SEEDS_AT_MOST = 200
 
 Method = Callable[..., Any]
 Spoil = Callable[[Method], Method]

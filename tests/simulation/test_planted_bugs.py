@@ -77,7 +77,7 @@ def count_everything_as_success(original: Callable[..., Any]) -> Callable[..., A
 
 
 def show_before_it_is_durable(_: Callable[..., Any]) -> Callable[..., Any]:
-    async def record_result(self: JobRecords, result: JobResult) -> None:
+    async def record_result(self: JobRecords, _: object, result: JobResult) -> None:
         self._owner.tell(lambda: self._machines.apply(result.job_id, ev.ResultRecorded()))
         await self._writes.record_result(result)
 

@@ -243,6 +243,6 @@ def _may_be_put_back(giver: JobStanding, claim: _Claim) -> bool:
     job = claim.job
     if giver.job_id == job.job_id or giver.priority >= job.priority or not giver.size.serves(job.size):
         return False
-    if not giver.least or giver.spared or (giver.gang and giver.elsewhere):
+    if not giver.least or (giver.spared and claim.within) or (giver.gang and giver.elsewhere):
         return False
     return not claim.within or giver.namespace == job.namespace

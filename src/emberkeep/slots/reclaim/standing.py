@@ -29,7 +29,7 @@ class JobStanding:
       become free soon. ``elsewhere``: slots that it holds in other places.
     - ``missing``: slots that it has lacked long enough.
     - ``least``, ``elastic``: see ``Gives``. ``capped``: it has a ceiling now. ``put_back``: that leaves it no slot.
-    - ``spared``: it is not put back, because it was a short time ago.
+    - ``spared``: it was put back a short time ago, and is not for a job that is only preferred.
     """
 
     job_id: JobId
