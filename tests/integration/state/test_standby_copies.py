@@ -100,15 +100,12 @@ def test_the_state_of_a_lost_node_is_read_from_the_copies_of_the_reserved_standb
     with queries.held():
         needed = needed_names(Path(query.checkpoint_location))
         until(lambda: needed <= held_files(cluster, keeper, job_id), "the standby's node has all state", LONG)
-        assert counts(cluster, (keeper,))["standby_bytes"] > 0
+        until(lambda: counts(cluster, (keeper,))["standby_bytes"] > 0, "the node reports what it has copied")
         before = counts(cluster, survivors)
         cluster.lose_node(home)
     cluster.wait_for_driver(job_id, attempt=2)
     batches = queries.batches()
     cluster.wait_for(job_id, lambda _: queries.batches() >= batches + 3, "three more batches", LONG)
-    job = cluster.job(job_id)
-    assert job.emberkeep.driver is not None
-    assert job.emberkeep.driver.taskmanager_id == keeper
     after = until(
         lambda: now if (now := counts(cluster, survivors))["hits"] >= before["hits"] + PARTITIONS else None,
         lambda: f"the copies are read: {before}, {counts(cluster, survivors)}",
