@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import dataclass
@@ -152,17 +153,36 @@ class _Body:
             raise ValueError("the file is longer or shorter than it was")  # ends this try
 
     async def _open(self) -> BinaryIO:
-        opening = asyncio.ensure_future(asyncio.to_thread(self._item.open))
+        opening = _Opening(self._item)
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.to_thread(opening.open)
         except asyncio.CancelledError:
-            opening.add_done_callback(_close)  # the thread opens it all the same
+            opening.give_up()
             raise
 
 
-def _close(opening: asyncio.Future[BinaryIO]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
+class _Opening:
+    """Opens a file in a thread, which goes on if nobody waits for it any more: then it closes the file itself."""
+
+    def __init__(self, item: UploadItem) -> None:
+        self._item = item
+        self._lock = threading.Lock()
+        self._file: BinaryIO | None = None
+        self._given_up = False
+
+    def open(self) -> BinaryIO:
+        file = self._item.open()
+        with self._lock:
+            self._file = file
+            if self._given_up:
+                file.close()
+        return file
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._given_up = True
+            if self._file is not None:
+                self._file.close()
 
 
 def _changed(path: Path) -> InvalidInput:
