@@ -16,6 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 import structlog
 
+from emberkeep.adapters.blobs.files_copy import cannot_store
 from emberkeep.adapters.blobs.wire import (
     SILENCE_SECONDS,
     BrokenAnswer,
@@ -27,8 +28,7 @@ from emberkeep.adapters.blobs.wire import (
 )
 from emberkeep.adapters.blocking.threads import WorkThreads, ended
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater, Unavailable
-from emberkeep.base.files.errors import shortage
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.errors import CannotStore, DamagedBlob
@@ -261,7 +261,7 @@ def _create(path: Path) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _cannot_store(path, error) from error
+        raise cannot_store(path, error) from error
 
 
 def _write(file: int, data: memoryview, path: Path) -> None:
@@ -269,15 +269,8 @@ def _write(file: int, data: memoryview, path: Path) -> None:
         try:
             written = os.write(file, data)
         except OSError as error:
-            raise _cannot_store(path, error) from error
+            raise cannot_store(path, error) from error
         data = data[written:]
-
-
-def _cannot_store(path: Path, error: OSError) -> CannotStore | Unavailable:
-    problem = f"cannot store {path}: {error.strerror}"
-    if hint := shortage(error):
-        return Unavailable(problem, hint=hint)
-    return CannotStore(problem, hint="check free space and permissions of that directory")
 
 
 class HttpBlobUploads:

@@ -25,7 +25,7 @@ class GroupV1:
         self._files = files
 
     def limit(self, share: Share) -> None:
-        self._files.write(self._cpu / "cpu.shares", str(min(max(share.cores * _PER_CORE, _LEAST), _MOST)))
+        self._files.write(self._cpu / "cpu.shares", _shares(share.cores))
         limit = "-1" if share.memory_mb is None else str(share.memory_mb * _MIB)
         with_swap = self._memory / "memory.memsw.limit_in_bytes"  # never below the limit without swap
         if share.memory_mb is None:
@@ -67,7 +67,7 @@ class PlaceV1:
                 files.make(directory)
             with contextlib.suppress(OSError):  # it is always 1 in new kernels
                 write_if_there(files, memory / "memory.use_hierarchy", "1")
-            files.write(cpu / "cpu.shares", str(min(max(cores * _PER_CORE, _LEAST), _MOST)))
+            files.write(cpu / "cpu.shares", _shares(cores))
         except OSError:
             self.close()
             raise
@@ -107,3 +107,7 @@ def group_from(paths: Mapping[str, Path], files: GroupFiles) -> GroupV1 | None:
     if "memory" not in paths or "cpu" not in paths:
         return None
     return GroupV1(paths["memory"], paths["cpu"], files)
+
+
+def _shares(cores: int) -> str:
+    return str(min(max(cores * _PER_CORE, _LEAST), _MOST))

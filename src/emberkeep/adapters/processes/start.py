@@ -126,13 +126,14 @@ def _make_group(request: StartRequest, marker: str, groups: ProcessGroups) -> Gr
     try:
         return groups.make(marker, request.name, request.share)
     except OSError as error:
-        raise _group_error(f"cannot make a control group for {request.name}: {error}", error) from None
+        raise _refusal(f"cannot make a control group for {request.name}: {error}", error, _GROUP_HINT) from None
 
 
-def _group_error(problem: str, error: OSError) -> Fatal | RetryLater:
-    if hint := shortage(error):
-        return RetryLater(problem, hint=hint)
-    return Fatal(problem, hint=_GROUP_HINT)
+def _refusal(problem: str, error: OSError, hint: str) -> Fatal | RetryLater:
+    """Return the error of a start. ``hint``: what helps if the reason does not pass."""
+    if passing := shortage(error):
+        return RetryLater(problem, hint=passing)
+    return Fatal(problem, hint=hint)
 
 
 def _spawn(request: StartRequest, marker: str, output: tuple[int, int], group: Group | None) -> int:
@@ -161,7 +162,7 @@ def _spawn(request: StartRequest, marker: str, output: tuple[int, int], group: G
             except OSError as error:
                 gate.close()
                 process.wait()
-                raise _group_error(f"{request.name} cannot join its control group: {error}", error) from None
+                raise _refusal(f"{request.name} cannot join its control group: {error}", error, _GROUP_HINT) from None
             gate.open()
     # The supervisor reaps the process. A return code keeps Popen from doing so when the object is collected.
     process.returncode = 0
@@ -177,9 +178,7 @@ def _output(path: Path, user: OsUser | None) -> Iterator[int]:
             descriptor = open_to_append(path, user)
     except OSError as error:
         problem = f"cannot open {path} for output: {error.strerror}"
-        if hint := shortage(error):
-            raise RetryLater(problem, hint=hint) from error
-        raise Fatal(problem, hint="check free space and permissions") from None
+        raise _refusal(problem, error, "check free space and permissions") from None
     try:
         yield descriptor
     finally:

@@ -52,6 +52,7 @@ def _stage_row(stage: StageInfo) -> tuple[str, ...]:
 
 
 def print_executors(job: JobDetailsInfo) -> None:
+    """Print the executors of the current attempt, if it has any."""
     if job.emberkeep.executors:
         print_line("\nExecutors")
         print_table(
