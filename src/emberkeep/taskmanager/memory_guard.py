@@ -13,7 +13,7 @@ from emberkeep.base.configuration.options import MEMORY_LIMIT, MEMORY_RESERVE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.table.memory import MemoryLimit, MemoryUse, MemoryWatch, given_resources, reason_of_kernel
+from emberkeep.slots.table.memory import MemoryLimit, MemoryUse, MemoryWatch, reason_of_kernel
 from emberkeep.slots.table.state import TableState
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
@@ -83,12 +83,16 @@ class MemoryGuard:
         used = await self._processes.memory_mb()
         found = {}
         for key, used_mb in used.items():
-            if (given := resources_of(key, self._table())) is not None:
+            given = resources_of(key, self._table())
+            if given is not None and given.memory_mb:
                 found[key] = MemoryUse(used_mb, given.memory_mb)
         return found
 
 
 def resources_of(key: ProcessKey, table: TableState) -> ResourceProfile | None:
-    """Return what a driver or an executor was given; None if the table does not know it."""
-    holder = key.allocation_id if isinstance(key, ExecutorKey) else (key.job_id, key.attempt)
-    return given_resources(table).get(holder)
+    """Return what a driver, which counts as one core, or an executor was given; None if the table does not know it."""
+    if isinstance(key, ExecutorKey):
+        slot = table.slots.get(key.allocation_id)
+        return None if slot is None else slot.allocation.profile
+    driver = table.drivers.by_attempt.get((key.job_id, key.attempt))
+    return None if driver is None else ResourceProfile(cores=1, memory_mb=driver.memory_mb)

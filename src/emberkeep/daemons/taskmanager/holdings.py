@@ -8,10 +8,9 @@ import functools
 import os
 import shutil
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import structlog
@@ -240,12 +239,19 @@ class NodeMeter:
     def __init__(self, holdings: Holdings, directory: Path) -> None:
         self._holdings = holdings
         self._directory = directory
-        self._memory, self._disk, self._cpu = self._measured()
+        self._memory, self._disk, self._cpu = (
+            psutil.virtual_memory(),
+            shutil.disk_usage(directory),
+            psutil.cpu_percent(),
+        )
         self._is_current = True
 
     def usage(self) -> NodeUsage:
         """Return what the node uses now."""
-        self._measure()
+        with self._noting_failures():
+            self._memory = psutil.virtual_memory()
+            self._disk = shutil.disk_usage(self._directory)
+            self._cpu = psutil.cpu_percent()
         memory, disk, holdings = self._memory, self._disk, self._holdings
         gateway = holdings.gateway
         ports = (holdings.port,) if gateway is None else (holdings.port, gateway.port)
@@ -265,18 +271,17 @@ class NodeMeter:
 
     def available_mb(self) -> int:
         """Return the MiB that the machine can still give to processes."""
-        self._measure()
+        with self._noting_failures():
+            self._memory = psutil.virtual_memory()
         return int(self._memory.available) // _MIB
 
-    def _measure(self) -> None:
+    @contextlib.contextmanager
+    def _noting_failures(self) -> Iterator[None]:
         try:
-            self._memory, self._disk, self._cpu = self._measured()
+            yield
         except OSError as error:
             if self._is_current:
                 log.warning("cannot measure what this node uses, going on with the last numbers", reason=str(error))
             self._is_current = False
         else:
             self._is_current = True
-
-    def _measured(self) -> tuple[Any, Any, float]:
-        return psutil.virtual_memory(), shutil.disk_usage(self._directory), psutil.cpu_percent()

@@ -7,12 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.table.state import TableState
-
-Holder = AllocationId | tuple[JobId, int]
-"""Who holds memory: the slot of an executor, or a driver as the attempt of a job."""
 _Key = TypeVar("_Key")
 
 _LOOKS = 2  # in a row at which a process exceeds its memory, before it has to end: a peak may be short
@@ -36,15 +30,6 @@ class MemoryUse:
     @property
     def excess_mb(self) -> int:
         return self.used_mb - self.given_mb
-
-
-def given_resources(table: TableState) -> dict[Holder, ResourceProfile]:
-    """Return the memory and the cores that drivers and executors were given. A driver counts as one core."""
-    slots: dict[Holder, ResourceProfile] = {slot.id: slot.allocation.profile for slot in table.slots.values()}
-    return slots | {
-        attempt: ResourceProfile(cores=1, memory_mb=driver.memory_mb)
-        for attempt, driver in table.drivers.by_attempt.items()
-    }
 
 
 def reason_of_kernel(limit_mb: int, *, is_driver: bool) -> str:
