@@ -35,11 +35,12 @@ class WaitingStates:
 
     def _states(self) -> dict[str, list[bytes]]:
         if self._kept is None:
-            self._kept = {}
+            kept: dict[str, list[bytes]] = {}
             for key, state in sorted(self._restored().items()):
                 name, separator, _ = key.rpartition(_SEPARATOR)
                 if separator:
-                    self._kept.setdefault(name, []).append(state)
+                    kept.setdefault(name, []).append(state)
+            self._kept = kept  # only now: what cannot be read yet is read again, and must not look as if it were empty
         return self._kept
 
 
