@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import threading
 import traceback
 from collections.abc import Mapping
 from functools import partial
@@ -84,6 +85,8 @@ class _Driver:
         self._configuration = configuration
         self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
         self._failure: AttemptOutcome | None = None
+        self._handing_over = threading.Lock()  # guards the next field, and the writes of outcomes
+        self._is_over = False
         self._told_to_end = False
         self._functions: DriverFunctions | None = None
         self._program: DriverProgram  # assigned before the script starts
@@ -152,12 +155,22 @@ class _Driver:
             self._functions.ended_badly()
 
     def _failed(self, outcome: AttemptOutcome) -> None:
-        self._failure = outcome = self._secrets.without(outcome)
-        if self._functions is not None:
-            self._functions.ended_badly()
-        store_outcome(self._spec, outcome)
+        """Note a failure that the script does not see. What comes after the attempt's end does not change its outcome.
+
+        Any thread may call this.
+        """
+        with self._handing_over:
+            if self._is_over:
+                log.warning("a failure after the attempt's end is ignored", reason=outcome.message)
+                return
+            self._failure = outcome = self._secrets.without(outcome)
+            if self._functions is not None:
+                self._functions.ended_badly()
+            store_outcome(self._spec, outcome)
 
     def _end(self, outcome: AttemptOutcome) -> int:
+        with self._handing_over:
+            self._is_over = True
         outcome = self._secrets.without(outcome)
         hand_over(self._spec, outcome, self._job_master)
         self._job_master.stop()

@@ -82,8 +82,19 @@ def test_an_exception_whose_text_is_not_utf_8_is_the_jobs_root_cause(
     assert read_outcome(tmp_path / OUTCOME_FILE) == wanted
     assert job_master.stopped
     (tmp_path / OUTCOME_FILE).unlink()
-    driver._failed(failed)
+    driver_in(tmp_path, job_master, monkeypatch)._failed(failed)
     assert read_outcome(tmp_path / OUTCOME_FILE) == wanted
+
+
+def test_a_failure_after_the_attempts_end_does_not_replace_its_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task manager may be away for too long while the driver waits for a leader: the job must not run again."""
+    job_master = JobMaster(acknowledges=sys.maxsize)
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+    job_master.before_report = lambda: driver._failed(LOST)
+    assert driver._end(SUCCESS) == 0
+    assert read_outcome(tmp_path / OUTCOME_FILE) == SUCCESS
 
 
 def test_a_success_that_no_disk_takes_is_reported_until_it_is_stored(
