@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import cast
 
@@ -29,6 +30,8 @@ class Processes:
         self.exceeded: dict[ProcessKey, int] = {}
         self.ended: list[ProcessKey] = []
         self.looks = 0
+        self.looks_at_kills = 0
+        self.stuck: set[ProcessKey] = set()  # killed, but their file system does not answer
         self._fails = fails
 
     async def memory_mb(self) -> dict[ProcessKey, int]:
@@ -36,26 +39,30 @@ class Processes:
         return self.used
 
     async def exceeding(self) -> dict[ProcessKey, int]:
+        self.looks_at_kills += 1
         return self.exceeded
 
     async def end(self, key: ProcessKey, reason: str) -> None:
         assert "MiB" in reason
         self.ended.append(key)
+        if key in self.stuck:
+            await asyncio.Event().wait()
         if self._fails:
             raise RetryLater("the supervisor has stopped")
 
 
-def table() -> TableState:
-    """A slot of 1000 MiB, and a driver of 500 MiB."""
+def table(driver_mb: int = 500) -> TableState:
+    """A slot of 1000 MiB, and a driver."""
     profile = ResourceProfile(cores=1, memory_mb=1000)
     slots = {SLOT: SimpleNamespace(id=SLOT, allocation=SimpleNamespace(profile=profile))}
-    drivers = SimpleNamespace(by_attempt={(JOB, 1): SimpleNamespace(memory_mb=500)})
+    drivers = SimpleNamespace(by_attempt={(JOB, 1): SimpleNamespace(memory_mb=driver_mb)})
     return cast("TableState", SimpleNamespace(slots=slots, drivers=drivers))
 
 
-def guard(processes: Processes, limit: str, available: int) -> MemoryGuard:
+def guard(processes: Processes, limit: str, available: int, given: TableState | None = None) -> MemoryGuard:
     texts = {"taskmanager.memory.limit": limit, "taskmanager.memory.reserve": "256m"}
-    return MemoryGuard(Configuration().with_texts(texts, "test"), processes, table, lambda: available)
+    configuration = Configuration().with_texts(texts, "test")
+    return MemoryGuard(configuration, processes, lambda: given or table(), lambda: available, end_seconds=0.01)
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -81,5 +88,41 @@ async def test_processes_are_measured_only_while_the_machine_is_short(available:
 async def test_a_process_of_which_the_kernel_has_ended_a_part_is_ended(limit: str) -> None:
     processes = Processes({})
     processes.exceeded = {EXECUTOR: 1000, DRIVER: 500}
-    await guard(processes, limit, 5000).look()
+    await guard(processes, limit, 5000).look_at_kills()
     assert processes.ended == [EXECUTOR, DRIVER]
+
+
+async def test_a_process_that_was_given_nothing_is_left_out() -> None:
+    """An ended driver is listed with 0 MiB until its end is acknowledged."""
+    processes = Processes({DRIVER: 600, EXECUTOR: 1100})
+    watched = guard(processes, "always", 5000, table(driver_mb=0))
+    for _ in range(2):
+        await watched.look()
+    assert processes.ended == [EXECUTOR]
+
+
+@pytest.mark.parametrize("limit", ["when-short", "always"])
+async def test_a_process_that_cannot_end_now_protects_no_other(limit: str) -> None:
+    processes = Processes({DRIVER: 900, EXECUTOR: 1100})
+    processes.stuck = {DRIVER}
+    watched = guard(processes, limit, 100)
+    async with asyncio.timeout(60):
+        for _ in range(6):
+            await watched.look()
+            await watched.look_at_kills()
+    assert processes.ended.count(DRIVER) == 1, "it is killed already"
+    assert EXECUTOR in processes.ended
+
+
+async def test_the_kernel_is_asked_more_often_than_the_processes_are_measured() -> None:
+    """A job may fail within a second of the end of a worker, and its history then has no other reason."""
+    processes = Processes({})
+    running = asyncio.create_task(guard(processes, "always", 5000).run())
+    try:
+        async with asyncio.timeout(60):
+            while processes.looks < 2:  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert processes.looks_at_kills >= 10

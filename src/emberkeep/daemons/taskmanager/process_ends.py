@@ -111,6 +111,8 @@ class ProcessMemory:
         return {key: used[name] for name, key in self._running.items() if name in used}
 
     async def exceeding(self) -> dict[ProcessKey, int]:
+        if not self._supervisor.groups.limited():
+            return {}
         limits = await asyncio.to_thread(self._supervisor.groups.exceeding)
         return {key: limits[name] for name, key in self._running.items() if name in limits}
 
