@@ -115,6 +115,19 @@ async def test_a_process_that_takes_too_much_is_named_and_its_end_is_explained(b
     assert bench.exits == [Exit("p", -signal.SIGKILL, exceeded_mb=64)]
 
 
+async def test_the_end_of_a_process_for_want_of_memory_of_all_groups_is_not_its_own_fault(bench: Bench) -> None:
+    share = Share(cores=2, memory_mb=1024)
+    pid = await bench.supervisor.start(bench.request(CHILD + SLEEP, share=share), bench.exits.append)
+    child = await bench.told("child")
+    above = paths(groups_of(pid))[0].parent
+    (above / ("memory.max" if (above / "memory.max").exists() else "memory.limit_in_bytes")).write_text("64M")
+    (bench.directory / "take").touch()
+    await until(lambda: ended(child))
+    assert bench.supervisor.groups.exceeding() == {}
+    await bench.supervisor.stop("p", 0.0)
+    assert bench.exits == [Exit("p", -signal.SIGKILL)]
+
+
 async def test_a_process_that_keeps_to_its_memory_is_left_alone(bench: Bench) -> None:
     program = "held = os.urandom(1 << 20) * 16\n"
     await bench.supervisor.start(bench.request(program, share=SHARE), bench.exits.append)

@@ -10,6 +10,7 @@ _V1 = {
     "memory": {
         "memory.limit_in_bytes": "9223372036854771712",
         "memory.memsw.limit_in_bytes": "9223372036854771712",
+        "memory.max_usage_in_bytes": "0",
         "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 0",
         "memory.use_hierarchy": "1",
     },

@@ -35,7 +35,11 @@ class Group(Protocol):
         """Return the limit in MiB; None if there is none, or if it cannot be read."""
 
     def memory_kills(self) -> int:
-        """Return how many processes the kernel has ended because of the limit; 0 if that cannot be read."""
+        """Return how many processes the kernel has ended because of the limit; 0 if that cannot be read.
+
+        The kernel also counts those that it has ended because a group above, or the machine, had no memory left. None
+        count if the group itself has never been at its limit.
+        """
 
     def remove(self) -> bool:
         """Remove the group. Return False if a process is still in it."""

@@ -13,6 +13,7 @@ from emberkeep.adapters.cgroups.files import PROCESSES, GroupFiles, counter, pro
 from emberkeep.adapters.cgroups.port import Share
 
 _MIB = 1024**2
+_PIECES = 4 * _MIB  # the kernel gives memory out in pieces of at most 2 MiB: below this, the next one was refused
 _UNLIMITED = 2**62  # bytes: the kernel writes the largest number of pages for no limit
 _PER_CORE, _LEAST, _MOST = 1024, 2, 262144  # of cpu.shares
 
@@ -46,7 +47,18 @@ class GroupV1:
         return None if limit >= _UNLIMITED else limit // _MIB
 
     def memory_kills(self) -> int:
+        if not self._was_at_its_limit():
+            return 0
         return counter(self._files, self._memory / "memory.oom_control", "oom_kill")  # Linux 4.13 and newer
+
+    def _was_at_its_limit(self) -> bool:
+        """True unless the group has never used as much memory as it may. Not all kernels count what they refuse."""
+        try:
+            limit = int(self._files.read(self._memory / "memory.limit_in_bytes"))
+            most = int(self._files.read(self._memory / "memory.max_usage_in_bytes"))
+        except (OSError, ValueError):
+            return True
+        return most + _PIECES >= limit
 
     def remove(self) -> bool:
         removed = [remove_all(self._files, directory) for directory in dict.fromkeys((self._memory, self._cpu))]

@@ -47,7 +47,8 @@ class GroupV2:
             return None
 
     def memory_kills(self) -> int:
-        return counter(self._files, self._path / "memory.events", "oom_kill")
+        events = self._path / "memory.events"
+        return counter(self._files, events, "oom_kill") if counter(self._files, events, "oom") else 0
 
     def remove(self) -> bool:
         return remove_all(self._files, self._path)

@@ -80,11 +80,27 @@ def test_a_limit_is_read_back(tree: GroupTree) -> None:
     assert group.memory_limit_mb() is None, "what cannot be read"
 
 
+def kill(tree: GroupTree, name: str, *, at_limit: bool = True) -> None:
+    """Let the kernel end three processes: ``at_limit`` of the group, or for want of memory elsewhere."""
+    file = "memory.oom_control" if tree.version == 1 else "memory.events"
+    (directory(tree, "memory", name) / file).write_text(f"oom {7 * at_limit}\noom_kill 3\noom_group_kill 1\n")
+    if tree.version == 1:
+        most = 895 if at_limit else 800
+        (directory(tree, "memory", name) / "memory.max_usage_in_bytes").write_text(str(most * 1024**2))
+
+
+def test_what_a_lack_of_memory_elsewhere_has_ended_is_not_counted(tree: GroupTree) -> None:
+    group = place_in(tree).make("x")
+    group.limit(LIMITED)
+    kill(tree, "x", at_limit=False)
+    assert group.memory_kills() == 0
+
+
 def test_processes_that_the_kernel_ended_are_counted(tree: GroupTree) -> None:
     group = place_in(tree).make("x")
+    group.limit(LIMITED)
     assert group.memory_kills() == 0
-    file = "memory.oom_control" if tree.version == 1 else "memory.events"
-    (directory(tree, "memory", "x") / file).write_text("oom 7\noom_kill 3\noom_group_kill 1\n")
+    kill(tree, "x")
     assert group.memory_kills() == 3
     group.remove()
     assert group.memory_kills() == 0, "what cannot be read"

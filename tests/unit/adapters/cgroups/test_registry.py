@@ -26,7 +26,7 @@ def groups(tree: GroupTree) -> ProcessGroups:
 
 
 def kill(tree: GroupTree, marker: str) -> None:
-    (tree.root / "place" / marker / "memory.events").write_text("oom_kill 1\n")
+    (tree.root / "place" / marker / "memory.events").write_text("oom 1\noom_kill 1\n")
 
 
 def test_a_process_of_which_the_kernel_ended_one_is_named_with_its_limit(
