@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -113,6 +114,24 @@ async def test_a_process_that_takes_too_much_is_named_and_its_end_is_explained(b
     await until(lambda: bench.supervisor.groups.exceeding() == {"p": 64})
     await bench.supervisor.stop("p", 0.0)
     assert bench.exits == [Exit("p", -signal.SIGKILL, exceeded_mb=64)]
+
+
+async def test_a_driver_names_the_reason_for_which_its_jvm_was_ended(bench: Bench) -> None:
+    """With version 2, the driver ends as well, and its task manager names the reason."""
+    if "memory" not in groups_of("self").v1:
+        pytest.skip("version 1 only")
+    driver = CHILD + (
+        "child.wait()\n"
+        "from emberkeep.daemons.driver.end import reason_of_own_group\n"
+        "print(reason_of_own_group(os.environ))\n"
+    )
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
+    share = Share(cores=2, memory_mb=100)
+    request = bench.request(driver, environ=environ, share=share)
+    (bench.directory / "take").touch()
+    await bench.supervisor.start(request, bench.exits.append)
+    assert await bench.exit() == Exit("p", 0, exceeded_mb=100)
+    assert "needed more than the 100 MiB of memory" in request.stdout.read_text()
 
 
 async def test_the_end_of_a_process_for_want_of_memory_of_all_groups_is_not_its_own_fault(bench: Bench) -> None:

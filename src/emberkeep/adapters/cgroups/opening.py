@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -66,7 +67,7 @@ def open_groups(
     calling process into a group of its own. Raises Fatal if groups are required and cannot be made.
     """
     files = files or KernelFiles()
-    find = _finding(files)
+    find = partial(find_group, files=files)
     if setting == "off":
         return OpenedGroups(ProcessGroups(None, find), why_none=f"{CGROUPS.key} is off")
     try:
@@ -156,14 +157,13 @@ def _tag(directory: Path) -> str:
     return f"emberkeep-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:12]}"
 
 
-def _finding(files: GroupFiles) -> Callable[[str, int], Group | None]:
-    def find(marker: str, pid: int) -> Group | None:
-        try:
-            own = groups_of(pid).of(marker)
-        except (OSError, ValueError):
-            return None  # the process has ended
-        if own.v2 is not None:
-            return version2.GroupV2(own.v2, files)
-        return version1.group_from(own.v1, files)
-
-    return find
+def find_group(marker: str, pid: int, files: GroupFiles | None = None) -> Group | None:
+    """Return the group that was made for the process with this marker, if the process with this pid is in it."""
+    files = files or KernelFiles()
+    try:
+        own = groups_of(pid).of(marker)
+    except (OSError, ValueError):
+        return None  # the process has ended
+    if own.v2 is not None:
+        return version2.GroupV2(own.v2, files)
+    return version1.group_from(own.v1, files)

@@ -32,7 +32,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.driver.end import hand_over, store_outcome
+from emberkeep.daemons.driver.end import explained, hand_over, reason_of_own_group, store_outcome
 from emberkeep.daemons.driver.event_log import prepared_event_log
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.lineage import lineage_parent
@@ -123,7 +123,7 @@ class _Driver:
         script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
         raise_no_more()
         runtime.functions.close()
-        outcome = self._outcome(script, runtime)
+        outcome = explained(self._outcome(script, runtime), reason_of_own_group(os.environ))
         if not runtime.stop_spark():
             runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
         code = self._end(outcome)

@@ -6,18 +6,23 @@ So a driver whose disk is full does not exit until one of the two has succeeded.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 import structlog
 
+from emberkeep.adapters.cgroups.opening import find_group
+from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.inert_text import encodable
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.slots.table.memory import reason_of_kernel
 
 log = structlog.get_logger(__name__)
 PAUSE_SECONDS = 1.0  # between tries to hand an outcome over
@@ -28,6 +33,26 @@ class Reports(Protocol):
 
     def report(self, outcome: AttemptOutcome) -> bool:
         """Report how the attempt ended, within a time limit. True if the JobManager has stored or refused it."""
+
+
+def reason_of_own_group(environ: Mapping[str, str]) -> str:
+    """Return why the kernel has ended a process of this driver; "" if it has ended none, or that cannot be read.
+
+    With version 1 of control groups it ends one process only, usually the JVM, and the driver goes on to its end. Its
+    task manager knows the reason as well, but the driver is the first to report how the attempt has ended.
+    """
+    group = find_group(environ.get(MARKER_VARIABLE, ""), os.getpid())
+    limit_mb = None if group is None else group.memory_limit_mb()
+    if group is None or limit_mb is None or not group.memory_kills():
+        return ""
+    return reason_of_kernel(limit_mb, is_driver=True)
+
+
+def explained(outcome: AttemptOutcome, reason: str) -> AttemptOutcome:
+    """Return the outcome with the reason in its message, unless it is a success or there is no reason."""
+    if not reason or outcome.exit_code == 0:
+        return outcome
+    return msgspec.structs.replace(outcome, message=f"{outcome.message}; {reason}")
 
 
 def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:

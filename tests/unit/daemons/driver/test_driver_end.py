@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import end as driver_end
@@ -95,6 +96,14 @@ def test_a_failure_after_the_attempts_end_does_not_replace_its_success(
     job_master.before_report = lambda: driver._failed(LOST)
     assert driver._end(SUCCESS) == 0
     assert read_outcome(tmp_path / OUTCOME_FILE) == SUCCESS
+
+
+def test_a_failure_names_the_memory_of_the_drivers_group_and_a_success_does_not() -> None:
+    assert driver_end.explained(SUCCESS, "too much") == SUCCESS
+    assert driver_end.explained(LOST, "") == LOST
+    assert driver_end.explained(LOST, "too much").message == "planted; too much"
+    assert driver_end.reason_of_own_group({}) == ""
+    assert driver_end.reason_of_own_group({MARKER_VARIABLE: "driver-x@1"}) == "", "it is in no such group"
 
 
 def test_a_success_that_no_disk_takes_is_reported_until_it_is_stored(
