@@ -11,10 +11,11 @@ import signal
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import structlog
 
+from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, Leftover, ProcessSupervisor
@@ -52,7 +53,10 @@ from emberkeep.taskmanager.ports import (
 from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 log = structlog.get_logger(__name__)
+ResultT = TypeVar("ResultT")
 
+PREPARING_SECONDS = 20.0  # for the directories of one process, usually a moment
+_MOST_PREPARED = 16  # at a time
 _GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -89,6 +93,7 @@ class ProcessLauncher:
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
+        self._preparing = DoubtfulWork(_MOST_PREPARED, patience=PREPARING_SECONDS)
         self._ends = ProcessEnds(self._places, self._tell)
         self.memory = ProcessMemory(supervisor, self._ends, self._running)
         self.share_of: Callable[[ProcessKey], Share | None] = lambda _key: None
@@ -211,7 +216,8 @@ class ProcessLauncher:
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._files.bind(key, request.graph.artefacts, directory / "files", python, user)
             profile = driver_profile(request.graph, os.environ)
-            return await self._start(key, self._starts.driver(key, request, files, user), profile, None)
+            start = await self._prepared(key, lambda: self._starts.driver(key, request, files, user))
+            return await self._start(key, start, profile, None)
 
     async def start_executor(self, request: StartExecutor) -> StartedProcess:
         key = ExecutorKey(
@@ -226,8 +232,19 @@ class ProcessLauncher:
         directory = self._places.directory(key)
         async with self._files.holding(key):
             files = await self._files.bind(key, request.artefacts, directory / "work", request.python, user)
-            start, launch = self._starts.executor(key, request, files, user)
+            start, launch = await self._prepared(key, lambda: self._starts.executor(key, request, files, user))
             return await self._start(key, start, executor_profile(launch), launch)
+
+    async def _prepared(self, key: ProcessKey, prepare: Callable[[], ResultT]) -> ResultT:
+        """Prepare a start in a thread: jobs name directories on mounts that may not answer. ``stop`` ends this."""
+        what = f"directories of {process_name(key)}"
+        try:
+            return await self._files.while_wanted(key, self._preparing.run(key.job_id, what, prepare))
+        except TimeoutError as error:
+            raise Fatal(
+                f"cannot prepare {process_name(key)}: a file system does not answer",
+                hint="see whether the job's working directory and module folders can be read on this node",
+            ) from error
 
     def reserve_standbys(self, reserved: tuple[ReservedStandby, ...]) -> None:
         known, jobs = self.standbys.reserved_jobs, {}

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -26,6 +26,7 @@ from emberkeep.taskmanager.libraries.cache import BoundFile, LibraryCache
 from emberkeep.taskmanager.ports import ProcessKey
 
 log = structlog.get_logger(__name__)
+ResultT = TypeVar("ResultT")
 
 
 class ReservedFiles(Protocol):
@@ -69,7 +70,7 @@ class ProcessFiles:
         self._users = users
         self._places = places
         self._libraries = libraries
-        self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
+        self._steps: dict[str, asyncio.Task[Any]] = {}
         self._rebinding: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -90,27 +91,31 @@ class ProcessFiles:
         user: OsUser | None = None,
     ) -> tuple[BoundFile, ...]:
         """Fetch the files of a process that runs as ``user``; ``cancel`` ends this. Raises Fatal, RetryLater."""
+        return await self.while_wanted(key, self._bring(key, artefacts, directory, python, user))
+
+    async def while_wanted(self, key: ProcessKey, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Return the result of a step before the start of a process; ``cancel`` ends it. Raises Fatal then."""
         name = process_name(key)
-        binding = asyncio.create_task(self._bring(key, artefacts, directory, python, user), name=f"bind {name}")
-        self._binding[name] = binding
+        step: asyncio.Task[ResultT] = asyncio.create_task(work, name=f"prepare {name}")
+        self._steps[name] = step
         try:
-            await asyncio.wait({binding})
+            await asyncio.wait({step})
         except asyncio.CancelledError:
-            # Wait until the binding has ended: otherwise it could release files of the next process with this name.
-            binding.cancel()
-            await asyncio.wait({binding})
+            # Wait until the step has ended: otherwise it could release files of the next process with this name.
+            step.cancel()
+            await asyncio.wait({step})
             raise
         finally:
-            del self._binding[name]
-        if binding.cancelled():
+            del self._steps[name]
+        if step.cancelled():
             raise Fatal("the process was asked to end before it was started")
-        return binding.result()
+        return step.result()
 
     def cancel(self, key: ProcessKey) -> None:
-        """End ``bind`` for a process that must not be started after all."""
-        binding = self._binding.get(process_name(key))
-        if binding is not None:
-            binding.cancel()
+        """End ``while_wanted`` for a process that must not be started after all."""
+        step = self._steps.get(process_name(key))
+        if step is not None:
+            step.cancel()
 
     def release(self, key: ProcessKey) -> None:
         """Release the files of a process that has ended or could not be started."""
