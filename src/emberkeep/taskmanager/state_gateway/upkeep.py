@@ -144,7 +144,7 @@ class StateUpkeep:
     async def _sweep_all(self) -> None:
         while True:
             await asyncio.sleep(self._sweep_interval)
-            self.sweep()
+            await self.sweep()
 
     async def _compare_all(self) -> None:
         """Call ``compare`` at each sweep interval, in a task of its own because a durable store may hang."""
@@ -157,10 +157,11 @@ class StateUpkeep:
             await asyncio.to_thread(self._measure)
             await asyncio.sleep(_MEASURE_INTERVAL)
 
-    def sweep(self) -> None:
+    async def sweep(self) -> None:
         """Run one sweep: drop the copies that no allocation claims."""
-        # first, so that owners that appear in the meantime are known below
-        records = self._gateway.disk.copies.records()
+        # In a thread: it waits while another thread uses the disk, which may take long or hang. First, so that owners
+        # that appear in the meantime are known below.
+        records = await asyncio.to_thread(self._gateway.disk.copies.records)
         self._carry_out(self._ownership.expired(self._clock.monotonic()))
         self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
 

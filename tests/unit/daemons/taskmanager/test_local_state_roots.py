@@ -120,7 +120,7 @@ async def test_a_second_task_manager_neither_adopts_nor_deletes_what_the_first_o
             real_system(), configuration, place, layout, services, own_states(configuration, layout, place)
         ) as link:
             if link is not None:
-                link.upkeep.sweep()
+                await link.upkeep.sweep()
                 assert link.upkeep.report().copies == 0
                 link.upkeep.clear()
         await services.cancel()

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.state.copies_index import Copy
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
-from emberkeep.local_state.model import Caller, StatePath
+from emberkeep.local_state.model import Caller, CopyRecord, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.taskmanager.state_gateway.upkeep import CLAIM_TIMEOUT, StateUpkeep
 from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
@@ -93,7 +94,7 @@ async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: 
         upkeep.allocation_begun(allocation(SLOT))
         node.write("state/0/1/1.delta", CONTENT)
         upkeep.allocation_freed(allocation(SLOT), may_return=True)
-        upkeep.sweep()
+        await upkeep.sweep()
         upkeep.allocation_begun(allocation(NEXT_SLOT, attempt=2))
         await until(lambda: node.copies.records()[0].allocation_id == NEXT_SLOT)
         with pytest.raises(Fenced):
@@ -112,11 +113,45 @@ async def test_after_a_restart_only_what_is_claimed_stays(node: Node, clock: Han
     async with upkeep_of(node, clock) as upkeep:
         upkeep.allocation_recovered(allocation(SLOT))
         clock.now = CLAIM_TIMEOUT - 1
-        upkeep.sweep()
+        await upkeep.sweep()
         assert len(node.copies.records()) == 2
         clock.now = CLAIM_TIMEOUT
-        upkeep.sweep()
+        await upkeep.sweep()
         await kept(node, {"state/0/1/1.delta"})
+
+
+async def test_a_sweep_waits_for_a_disk_that_hangs_and_the_event_loop_does_not(
+    node: Node, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    hangs, answers, asked = threading.Event(), threading.Event(), threading.Event()
+    delete = node.copies._places.delete
+
+    def hang(copy: Copy) -> None:
+        hangs.set()
+        answers.wait()
+        delete(copy)
+
+    monkeypatch.setattr(node.copies._places, "delete", hang)
+    records = node.copies.records
+
+    def counted() -> tuple[CopyRecord, ...]:
+        asked.set()
+        return records()
+
+    monkeypatch.setattr(node.copies, "records", counted)
+    gives_up = threading.Timer(30.0, answers.set)  # so that a hanging event loop is a failure
+    gives_up.start()
+    dropping = asyncio.create_task(asyncio.to_thread(node.gateway.disk.drop, node.path("state/0/1/1.delta")))
+    await until(hangs.is_set)
+    upkeep = StateUpkeep(node.gateway, clock, sweep_interval=1e9)
+    sweeping = asyncio.create_task(upkeep.sweep())
+    await until(asked.is_set)
+    assert not answers.is_set(), "the event loop has waited for the disk"
+    gives_up.cancel()
+    answers.set()
+    await asyncio.gather(dropping, sweeping)
+    assert node.copies.records() == ()
 
 
 @pytest.mark.req("LOC-5")
@@ -125,7 +160,7 @@ async def test_nothing_of_a_job_that_never_came_back_stays(node: Node, clock: Ha
     node.restarted_gateway()
     async with upkeep_of(node, clock) as upkeep:
         clock.now = CLAIM_TIMEOUT
-        upkeep.sweep()
+        await upkeep.sweep()
         await kept(node, set())
 
 
@@ -207,7 +242,7 @@ async def test_copies_written_while_their_slot_was_given_back_are_found(node: No
         incoming.write(CONTENT)
         upkeep.allocation_freed(allocation(SLOT), may_return=False)
         incoming.commit()
-        upkeep.sweep()
+        await upkeep.sweep()
         await kept(node, set())
 
 
