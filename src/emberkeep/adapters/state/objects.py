@@ -229,7 +229,8 @@ class ObjectState:
         inner = [path for path in found if path != _marker(name)]
         if inner and not recursive:
             raise NotEmpty(f"{self._requests.root.at(name)} is not empty")
-        self._known = {each for each in self._known if each != name and not each.startswith(f"{name}/" if name else "")}
+        known = self._known.copy()  # in one step: other threads add names
+        self._known -= {each for each in known if each == name or each.startswith(f"{name}/" if name else "")}
         self._requests.delete(inner)
         self._requests.delete(own)
         return True
