@@ -33,6 +33,7 @@ MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
 MAX_WATERMARK_MS = 253_402_300_799_999
 
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST_NAME = 255  # bytes of a directory's name
 
 
 class SavepointFile(Compatible, frozen=True, kw_only=True):
@@ -111,7 +112,17 @@ def savepoint_directory(target: str, job_id: JobId, trigger_id: str, attempt: in
 
 
 def key_of_named(name: str) -> str:
-    return f"query-{quote(name, safe='')}"
+    """Return a named query's key: a directory name that every file system takes, whatever the name's length."""
+    key = f"query-{quote(name, safe='')}"
+    if len(key) <= _LONGEST_NAME:
+        return key
+    end = f"-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    begin = "query-"
+    for part in (quote(character, safe="") for character in name):
+        if len(begin) + len(part) + len(end) > _LONGEST_NAME:
+            break
+        begin += part
+    return begin + end
 
 
 def key_of_unnamed(ordinal: int, sink: str, output_mode: str) -> str:

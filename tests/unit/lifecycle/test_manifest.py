@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -122,3 +125,14 @@ def test_directories_and_keys() -> None:
     assert function_file(3) == "functions/3"
     assert key_of_named("a/b") == "query-a%2Fb"
     assert key_of_unnamed(0, "my.Sink/x", "append") == "unnamed-0-my.Sink_x-append"
+
+
+def test_the_key_of_a_long_name_is_a_directory_of_its_own(tmp_path: Path) -> None:
+    longest = "x" * (255 - len("query-"))
+    assert key_of_named(longest) == f"query-{longest}", "as in every release"
+    names = [longest + "x", longest + "y", "注文" * 40, "注文" * 40 + "文", "a" + "注文" * 40]
+    for name in names:
+        key = key_of_named(name)
+        (tmp_path / key).mkdir()
+        assert "\ufffd" not in unquote(key), "no character is cut"
+        assert key_of_named(name) == key

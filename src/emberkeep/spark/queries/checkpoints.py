@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
+from emberkeep.lifecycle.manifest import key_of_named
 from emberkeep.spark.errors import CheckpointIdentityError
 
 RECORD_NAME = "queries.json"
@@ -47,7 +47,7 @@ def can_recover(sink: str, output_mode: str) -> bool:
 
 
 def directory_of_named(name: str) -> str:
-    return f"query-{quote(name, safe='')}"
+    return key_of_named(name)
 
 
 def directory_of_unnamed(ordinal: int, identity: QueryIdentity) -> str:

@@ -191,7 +191,9 @@ class Restore:
 
     def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
         """Return the query's part of the savepoint; None if it has none and must start empty. Raises RestoreRefused."""
-        saved = next((each for each in manifest.queries if each.key == query.key), None)
+        # By its name, too: an earlier release did not shorten the keys of long names.
+        named = (each for each in manifest.queries if each.key == query.key or (query.name and each.name == query.name))
+        saved = next(named, None)
         if saved is None:
             left = [each for each in manifest.queries if each.key not in self._taken]
             if left:

@@ -54,6 +54,7 @@ def test_memory_recovers_in_complete_mode_only() -> None:
 
 def test_names_become_directories_of_their_own() -> None:
     assert directory_of_named("a/b c") == "query-a%2Fb%20c"
+    assert len(directory_of_named("注文の集計" * 20)) <= 255, "the most that file systems take"
     assert directory_of_unnamed(2, QueryIdentity("org.x.Sink$", "update", "t")) == "unnamed-2-org.x.Sink_-update"
 
 

@@ -114,6 +114,14 @@ def test_later_attempts_need_the_savepoint_no_more(job: Job) -> None:
 
 
 @pytest.mark.req("END-5")
+def test_a_query_whose_key_an_earlier_release_did_not_shorten_is_found_by_its_name(job: Job) -> None:
+    renamed = job.query("a")
+    renamed.key = "query-shortened"
+    job.attempt(1).prepare(renamed)
+    assert job.newest("a") == [41]
+
+
+@pytest.mark.req("END-5")
 def test_what_another_job_has_restored_is_looked_at_anew(job: Job) -> None:
     job.attempt(1).prepare(job.query("a"))
     job.run_a_batch("a", 42)
