@@ -205,7 +205,7 @@ class ProcessSupervisor:
         return process.leader.pid
 
     async def raise_priority(self, name: str) -> None:
-        """Give a process and what it has started the normal priority, if it runs."""
+        """Give a process and what it has started the normal priority, if it runs. Raises OSError (it may run)."""
         for process in [process for process in self._processes.values() if process.name == name]:
             await self._in_thread(process.raise_members)
 

@@ -47,7 +47,7 @@ class Supervisor(Protocol):
         """Give a process another name, another ``on_exit`` and another share of the node. Return its pid."""
 
     async def raise_priority(self, name: str) -> None:
-        """Give a process and what it has started the normal priority, if it runs."""
+        """Give a process and what it has started the normal priority, if it runs. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,20 @@ class StandbyTakes:
             self._files.remove_later(origin)
 
     async def raise_compilers(self, *, at_once: bool = False) -> None:
-        """Give the processes that were taken BEGINNING_SECONDS ago, or all, their compilers' normal priority, too."""
+        """Give the processes that were taken BEGINNING_SECONDS ago, or all, their compilers' normal priority, too.
+
+        What cannot be done now, for want of descriptors, is done in a later call.
+        """
         now = asyncio.get_running_loop().time()
+        failed: list[tuple[float, str]] = []
         while self._beginning and (at_once or self._beginning[0][0] <= now):
-            await self._supervisor.raise_priority(self._beginning.popleft()[1])
+            due = self._beginning.popleft()
+            try:
+                await self._supervisor.raise_priority(due[1])
+            except OSError as error:
+                log.warning("cannot raise the priority of a process now", process=due[1], reason=str(error))
+                failed.append(due)
+        self._beginning.extendleft(reversed(failed))
 
     def adopted(self, name: str, marker: str) -> None:
         """Note that a process which an earlier task manager process took from its standbys still runs."""

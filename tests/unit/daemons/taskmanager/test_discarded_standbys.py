@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -92,6 +94,30 @@ class Failing:
 
     def close(self) -> None:
         """There is no link."""
+
+
+async def test_a_priority_that_cannot_be_raised_now_is_raised_later() -> None:
+    """The processes of a machine cannot be listed while descriptors are short: this ends no task manager."""
+
+    class Short(SlowSupervisor):
+        raised: list[str]
+        is_short = True
+
+        async def raise_priority(self, name: str) -> None:
+            if self.is_short:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self.raised.append(name)
+
+    supervisor = Short()
+    supervisor.raised = []
+    takes = StandbyTakes(Directories(), supervisor)
+    takes.adopted("driver-a-1", "standby-1@1")
+    takes.adopted("driver-b-1", "standby-2@1")
+    await takes.raise_compilers()
+    await takes.raise_compilers(at_once=True)
+    supervisor.is_short = False
+    await takes.raise_compilers()
+    assert supervisor.raised == ["driver-a-1", "driver-b-1"]
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["it failed", "it was cancelled before"])
