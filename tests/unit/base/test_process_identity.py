@@ -1,4 +1,5 @@
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,12 +8,15 @@ import msgspec
 import pytest
 
 from emberkeep.base.processes.process_identity import (
+    ProcessIdentity,
     boot_id,
     identify,
     is_alive,
+    may_be_alive,
     own_identity,
     read_stat,
 )
+from tests.support.kernel.few_descriptors import few_descriptors
 
 
 @pytest.fixture
@@ -81,3 +85,43 @@ def test_a_process_whose_main_thread_ended_is_not_dead_while_others_run() -> Non
         after = read_stat(process.pid)
         assert after is not None
         assert after.is_dead
+
+
+_ASK = """
+import os, sys
+from emberkeep.base.processes.process_identity import ProcessIdentity, may_be_alive, own_identity
+own_identity()  # loads all code: the other user may have no right to read Python's files
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for text in sys.argv[1:]:
+    pid, start_ticks, boot_id = text.split()
+    print(may_be_alive(ProcessIdentity(pid=int(pid), start_ticks=int(start_ticks), boot_id=boot_id)))
+"""
+
+
+def as_text(identity: ProcessIdentity) -> str:
+    return f"{identity.pid} {identity.start_ticks} {identity.boot_id}"
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root mounts /proc")
+@pytest.mark.parametrize("hidepid", [0, 1, 2])
+def test_a_process_of_another_user_that_is_hidden_is_not_taken_for_ended(hidepid: int) -> None:
+    """Otherwise a driver that runs as another user would take its task manager for gone, and end."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        ended = identify(process.pid)
+    assert ended is not None
+    earlier_boot = msgspec.structs.replace(own_identity(), boot_id="another")
+    mounted = f'mount -t proc -o hidepid={hidepid} proc /proc && exec "$@"'
+    asked = [as_text(each) for each in (own_identity(), ended, earlier_boot)]
+    command = ["unshare", "-m", "sh", "-c", mounted, "sh", sys.executable, "-P", "-c", _ASK, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "mount:" in done.stderr:
+        pytest.skip(f"/proc cannot be mounted here: {done.stderr}")
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
+
+
+def test_a_process_that_cannot_be_looked_at_now_is_not_taken_for_ended() -> None:
+    own = own_identity()
+    with few_descriptors(0):
+        assert may_be_alive(own)

@@ -85,8 +85,29 @@ def own_identity() -> ProcessIdentity:
     return identity
 
 
+def may_be_alive(identity: ProcessIdentity) -> bool:
+    """True unless this process has certainly ended.
+
+    A machine may hide the processes of other users (proc's ``hidepid``). This process may lack descriptors to look.
+    """
+    try:
+        if boot_id() != identity.boot_id:
+            return False
+        if read_stat(identity.pid) is not None:
+            return is_alive(identity)
+        os.kill(identity.pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def is_alive(identity: ProcessIdentity) -> bool:
-    """True if exactly this process still runs; neither another process with the same pid nor a zombie counts."""
+    """True if exactly this process still runs; neither another process with the same pid nor a zombie counts.
+
+    Raises OSError.
+    """
     stat = read_stat(identity.pid)
     if stat is None or stat.is_dead or stat.start_ticks != identity.start_ticks:
         return False

@@ -13,7 +13,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import NewerFormat, Unavailable
-from emberkeep.base.processes.process_identity import is_alive
+from emberkeep.base.processes.process_identity import may_be_alive
 from emberkeep.daemons.records.agent_files import read_agent_life
 
 log = structlog.get_logger(__name__)
@@ -49,14 +49,14 @@ class AgentWatch:
             await asyncio.sleep(min(self._timeout / LOOKS, LONGEST_PAUSE))
 
     def lives(self) -> bool:
-        """True if this node's task manager process is alive, or its record cannot be read now. Blocks."""
+        """True unless this node's task manager process has certainly ended. Blocks."""
         try:
             life = read_agent_life(self._record)
         except NewerFormat:  # the node was upgraded while this driver ran: assume that its task manager is alive
             return True
         except Unavailable:  # no evidence that the task manager has ended
             return True
-        return life is not None and is_alive(life.process)
+        return life is not None and may_be_alive(life.process)
 
     def look(self, lives: bool) -> float:
         """Record the result of a check. Return the seconds since the task manager was last alive; 0 if it is alive."""

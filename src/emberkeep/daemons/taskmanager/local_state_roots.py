@@ -32,7 +32,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedPlaceKind, Owner, PlaceStanding, adopt, check, read_owner
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.processes.process_identity import is_alive
+from emberkeep.base.processes.process_identity import may_be_alive
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 from emberkeep.local_state.ports import LocalCopies
 
@@ -165,7 +165,7 @@ def share_of(root: LocalStateRoot, quota: int) -> int:
     sharers, left_behind = 1, 0
     for other in _others(root.shared, root.path):
         holder = last_holder(other / _LOCK)
-        if holder is not None and is_alive(holder.process):
+        if holder is not None and may_be_alive(holder.process):
             sharers += 1
         else:
             left_behind += _disk_bytes(other)
