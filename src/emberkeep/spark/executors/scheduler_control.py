@@ -13,12 +13,16 @@ HEARTBEATS_MISSED = 3  # in heartbeat intervals; the first heartbeat comes after
 
 
 def call(what: str, function: Any, *arguments: Any) -> Any:
-    """Call into the JVM; turn every error that a missing or broken JVM can cause into SparkUnavailable."""
+    """Call into the JVM; turn every error that a missing or broken JVM can cause into SparkUnavailable.
+
+    That includes an answer that is not what was expected, such as NaN where Spark has removed what it was counting:
+    what reads Spark's state now and then must not end the job.
+    """
     from py4j.protocol import Py4JError
 
     try:
         return function(*arguments)
-    except (Py4JError, OSError, AttributeError, TypeError) as error:
+    except (Py4JError, OSError, AttributeError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         raise SparkUnavailable(f"Spark did not answer ({what}): {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from emberkeep.jobs.progress.work import STAGES_KEPT
@@ -77,7 +78,10 @@ class StatusStore:
         return found
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
-        """Return how long the median and the slowest task of a stage took, in milliseconds; 0 while none has ended."""
+        """Return how long the median and the slowest task of a stage took, in milliseconds.
+
+        0 while none has ended, and if Spark forgets tasks meanwhile (``spark.ui.retainedTasks``): it returns NaN then.
+        """
 
         def ask() -> tuple[int, int]:
             gateway = self._context._gateway
@@ -88,7 +92,7 @@ class StatusStore:
             if not found.isDefined():
                 return 0, 0
             durations = found.get().duration()
-            return round(durations.apply(0)), round(durations.apply(1))
+            return _rounded(durations.apply(0)), _rounded(durations.apply(1))
 
         median_and_slowest: tuple[int, int] = call("durations of tasks", ask)
         return median_and_slowest
@@ -115,3 +119,7 @@ class StatusStore:
             mapper.registerModule(jvm.com.fasterxml.jackson.module.scala.DefaultScalaModule())
             self._json = mapper
         return json.loads(self._json.writeValueAsString(value))
+
+
+def _rounded(number: float) -> int:
+    return round(number) if math.isfinite(number) else 0
