@@ -26,6 +26,7 @@ from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.standby import driver_jvm
 from emberkeep.spark.standby.driver_jvm import StandbyJvm, start_standby_jvm
 from emberkeep.spark.standby.native_calls import JAVA_OF_STANDBYS
+from emberkeep.spark.standby.warming import StateWarmUp
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -53,7 +54,7 @@ def without_warm_ups(monkeypatch: pytest.MonkeyPatch) -> None:
 def standby(tmp_path: Path, java: JavaRuntime, class_archive: Path) -> Iterator[StandbyJvm]:
     settings = standby_settings(tmp_path, "127.0.0.1", java, HEAP_MB, ())
     settings = dataclasses.replace(settings, class_archive=class_archive)
-    standby = start_standby_jvm(settings, tmp_path / "warm-up")
+    standby = start_standby_jvm(settings, tmp_path / "warm-up", StateWarmUp.NONE)
     yield standby
     if standby.pid is not None:
         os.kill(standby.pid, signal.SIGKILL)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from emberkeep.base.configuration.options import LOCAL_RECOVERY
 from emberkeep.slots.model import ProcessStart
 from emberkeep.spark.executors.warm_python import MODULE as WARM_PYTHON_MODULE
 from tests.integration.standbys.warm_cluster import run, starts, wait_until_warm, warm_cluster
@@ -19,6 +20,7 @@ SCRIPT = Path(__file__).with_name("seen_world.py")
 
 # What no two jobs have in common, and what is put in its place.
 _OF_ONE_JOB = (
+    (re.compile(r"\b[A-Za-z0-9_-]{120,}"), "<token>"),
     (re.compile(r"\b[0-9a-f]{64}\b|\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"app-\d{14}-\d{4}-[0-9a-f]{8}"), "<application>"),
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uuid>"),
@@ -71,7 +73,8 @@ def flat(world: Any, name: str = "") -> dict[str, Any]:
 
 
 def test_the_world_of_a_hot_job_is_that_of_a_cold_one(tmp_path: Path, class_archive: Path) -> None:
-    cluster = warm_cluster(tmp_path, class_archive, ("127.0.0.2",))
+    # With local recovery, warm-ups use a state gateway, too.
+    cluster = warm_cluster(tmp_path, class_archive, ("127.0.0.2",), "-D", f"{LOCAL_RECOVERY.key}=true")
     try:
         cold_job, cold_output = run(cluster, SCRIPT, "an argument")
         assert starts(cold_job) == (ProcessStart.COLD, {ProcessStart.COLD})

@@ -41,6 +41,7 @@ from emberkeep.spark.jvm.class_archive import default_directory, find_class_arch
 from emberkeep.spark.model import DriverSettings
 from emberkeep.spark.standby.driver_jvm import StandbyJvm, start_standby_jvm
 from emberkeep.spark.standby.native_calls import require_native_calls
+from emberkeep.spark.standby.warming import StateWarmUp
 
 # What scripts import: the modules of PySpark, and those that its DataFrames use for pandas and Python functions.
 _IMPORTED = ("pyspark", "pyspark.sql", "pyspark.sql.functions", "pyspark.sql.streaming", "pandas", "pyarrow")
@@ -51,14 +52,15 @@ EXIT_FAILED = 1
 def main(arguments: list[str]) -> int:
     """Prepare a standby.
 
-    ``arguments``: the pid of its task manager, its directory, its host, the heap in MiB, then Java options.
+    ``arguments``: the pid of its task manager, its directory, its host, the heap in MiB, the value of a StateWarmUp,
+    then Java options.
 
     Return the exit code of the attempt, or of a standby that no job has taken.
     """
     channel = _own_channel()
     end_with_parent(int(arguments[0]))
     try:
-        jvm = _prepare(Path(arguments[1]), arguments[2], int(arguments[3]), arguments[4:])
+        jvm = _prepare(Path(arguments[1]), arguments[2], int(arguments[3]), StateWarmUp(arguments[4]), arguments[5:])
     except EmberkeepError as error:
         sys.stderr.write(f"emberkeep: no standby driver: {error.message}\n")
         return EXIT_FAILED
@@ -92,7 +94,7 @@ def _own_channel() -> socket.socket:
     return channel
 
 
-def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) -> StandbyJvm:
+def _prepare(directory: Path, host: str, heap_mb: int, state: StateWarmUp, java_options: list[str]) -> StandbyJvm:
     """Import the modules, then start and warm a JVM. Raises EmberkeepError."""
     java = find_java(os.environ)
     require_native_calls(java)
@@ -101,7 +103,7 @@ def _prepare(directory: Path, host: str, heap_mb: int, java_options: list[str]) 
             importlib.import_module(name)
     archive = find_class_archive(java, default_directory(os.environ), os.environ)
     settings = standby_settings(directory, host, java, heap_mb, java_options)
-    return start_standby_jvm(dataclasses.replace(settings, class_archive=archive), directory / "warm-up")
+    return start_standby_jvm(dataclasses.replace(settings, class_archive=archive), directory / "warm-up", state)
 
 
 def standby_settings(

@@ -28,7 +28,7 @@ from emberkeep.daemons.taskmanager.process_ends import ProcessEnds, ProcessMemor
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
-from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job
+from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job, warmed_state
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
 from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
@@ -97,7 +97,12 @@ class ProcessLauncher:
         self._ends = ProcessEnds(self._places, self._tell)
         self.memory = ProcessMemory(supervisor, self._ends, self._running)
         self.share_of: Callable[[ProcessKey], Share | None] = lambda _key: None
-        make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment).make
+        make = (
+            make_standby
+            or StandbyNode(
+                node.host, node.java, self._starts.standby_environment, warmed_state(node.configuration)
+            ).make
+        )
         pool = StandbyPool({}, {}) if pool is None else pool
         self.standbys = Standbys(
             StandbyDirectories(node.directory.standbys), StandbyJobFiles(libraries), make, supervisor, pool

@@ -1,4 +1,5 @@
-"""What standby processes must have from their start, by what jobs ask for, and whose state is copied for them."""
+"""What standby processes must have from their start, by what jobs and the configuration ask for, and whose state is
+copied for them."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from collections.abc import Mapping
 from emberkeep.base.configuration.options import LOCAL_RECOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.daemons.encryption import encrypts
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.jobs.model import JobGraph
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
@@ -15,6 +17,7 @@ from emberkeep.spark.jvm.configuration import memory_mb, split_options
 from emberkeep.spark.jvm.driver_command import read_defaults
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.standby.executor_jvm import job_options
+from emberkeep.spark.standby.warming import StateWarmUp
 from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 _PROPERTY = "-D"
@@ -44,6 +47,13 @@ def executor_profile(launch: ExecutorLaunch) -> StandbyProfile | str:
     if any(_PLACEHOLDER in option for option in launch.java_options):
         return "its Java options name the application or the executor"
     return _profile(StandbyKind.EXECUTOR, launch.heap_mb, job_options(launch))
+
+
+def warmed_state(configuration: Configuration) -> StateWarmUp:
+    """Return which state gateway warm-ups use: one like the task manager's own, or none if it has none."""
+    if not configuration[LOCAL_RECOVERY]:
+        return StateWarmUp.NONE
+    return StateWarmUp.ENCRYPTED if encrypts(configuration) else StateWarmUp.PLAIN
 
 
 def followed_job(

@@ -45,7 +45,7 @@ from emberkeep.spark.standby.executor_jvm import (
     standby_shape,
 )
 from emberkeep.spark.standby.fixed_variables import FIXED_FOR_DRIVERS, FIXED_FOR_EXECUTORS
-from emberkeep.spark.standby.warming import start_python, warm
+from emberkeep.spark.standby.warming import StateWarmUp, start_python, warm
 
 _POLL_SECONDS = 0.1
 _JVM_SECONDS = 120.0  # until a JVM at idle priority has started
@@ -55,13 +55,17 @@ _ANSWER_SECONDS = 5.0  # for a standby to confirm that it has become a job's pro
 
 @dataclass(frozen=True)
 class StandbyPlace:
-    """Where a standby process runs before a job takes it. ``environ``: what every job's process here inherits."""
+    """Where a standby process runs before a job takes it. ``environ``: what every job's process here inherits.
+
+    ``state``: which state gateway its warm-up uses.
+    """
 
     name: str
     directory: Path
     host: str
     java: JavaRuntime
     environ: Mapping[str, str]
+    state: StateWarmUp = StateWarmUp.NONE
 
     @property
     def stdout(self) -> Path:
@@ -120,10 +124,11 @@ class StandbyNode:
     host: str
     java: JavaRuntime
     environ: Callable[[StandbyKind, Path], Mapping[str, str]]
+    state: StateWarmUp = StateWarmUp.NONE
 
     def make(self, name: str, directory: Path, profile: StandbyProfile) -> StandbyProcess:
         """Implements MakeStandby."""
-        place = StandbyPlace(name, directory, self.host, self.java, self.environ(profile.kind, directory))
+        place = StandbyPlace(name, directory, self.host, self.java, self.environ(profile.kind, directory), self.state)
         if profile.kind is StandbyKind.DRIVER:
             return StandbyDriver(place, profile)
         return StandbyExecutorProcess(place, profile)
@@ -211,7 +216,7 @@ class StandbyDriver:
     def start_request(self) -> StartRequest:
         place = self._place
         argv = (sys.executable, "-P", "-m", "emberkeep.daemons.driver.standby")
-        arguments = (str(os.getpid()), str(place.directory), place.host, str(self._profile.heap_mb))
+        arguments = (str(os.getpid()), str(place.directory), place.host, str(self._profile.heap_mb), place.state.value)
         return place.request((*argv, *arguments, *self._profile.java_options), self._environ, self._link.fileno())
 
     async def warmed(self, pid: int) -> None:
@@ -297,7 +302,8 @@ class StandbyExecutorProcess:
         marker = variable_of(pid, MARKER_VARIABLE)
         self._marked = {} if marker is None else {MARKER_VARIABLE: marker}
         environ = {**self._environ, **self._marked}
-        await asyncio.to_thread(warm, connection, self._place.directory / "warm-up", environ, for_driver=False)
+        place = self._place
+        await asyncio.to_thread(warm, connection, place.directory / "warm-up", environ, place.state, for_driver=False)
         self._python = await asyncio.to_thread(start_python, pid, self._place.directory, environ)
         self._standby = await asyncio.to_thread(StandbyExecutor, connection, pid)
 

@@ -10,7 +10,11 @@ from pathlib import Path
 from typing import Any
 
 ROUNDS = 2  # the JVM compiles most of the code at the second round
-_ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_HDFS_BACKED, _ROCKS_DB = (
+    f"org.apache.spark.sql.execution.streaming.state.{name}StateStoreProvider" for name in ("HDFSBacked", "RocksDB")
+)
+_ROWS = 5000  # of a micro-batch: enough for loops over rows to be compiled
 
 
 def run_batch(spark: Any, directory: Path) -> None:
@@ -30,16 +34,31 @@ def run_batch(spark: Any, directory: Path) -> None:
 
 
 def run_streams(spark: Any, directory: Path) -> None:
-    """Run stateful streaming queries over the lines that ``run_batch`` has written."""
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass", _ROCKS_DB)
+    """Run stateful streaming queries, over the lines that ``run_batch`` has written among others."""
+    run_restarts(spark, str(directory / "checkpoint-keys"))
+    windows = _rates(spark).withWatermark("timestamp", "1 second").groupBy("timestamp").count()
+    _to_the_end(windows, str(directory / "checkpoint-windows"), "append")
+    run_restarts(spark, str(directory / "checkpoint-rocks-db"), _ROCKS_DB)
     lines = spark.readStream.text(str(directory / "lines"))
-    counts = lines.groupBy("value").count()
-    _to_the_end(counts, directory / "checkpoint-counts", "update")
-    rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "100").load()
-    windows = rates.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
-    _to_the_end(windows, directory / "checkpoint-windows", "append")
+    _to_the_end(lines.groupBy("value").count(), str(directory / "checkpoint-lines"), "update")
 
 
-def _to_the_end(frame: Any, checkpoint: Path, mode: str) -> None:
-    writer = frame.writeStream.outputMode(mode).format("noop").option("checkpointLocation", str(checkpoint))
+def run_restarts(spark: Any, checkpoint: str, provider: str = _HDFS_BACKED) -> None:
+    """Run a query, and start it again: it reads its state, as after the loss of a driver.
+
+    ``checkpoint``: its path or URI. ``provider``: class of its state stores, which later queries use, too.
+    """
+    spark.conf.set(_PROVIDER, provider)
+    rates = _rates(spark)
+    keys = rates.groupBy((rates.value % (2 * _ROWS)).alias("key")).count()
+    for _ in range(2):
+        _to_the_end(keys, checkpoint, "update")
+
+
+def _rates(spark: Any) -> Any:
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", str(_ROWS)).load()
+
+
+def _to_the_end(frame: Any, checkpoint: str, mode: str) -> None:
+    writer = frame.writeStream.outputMode(mode).format("noop").option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()

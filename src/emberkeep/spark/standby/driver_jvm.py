@@ -20,7 +20,7 @@ from emberkeep.spark.standby.memory import release_memory
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
 from emberkeep.spark.standby.reflection import Reflection, failures_of_py4j
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
-from emberkeep.spark.standby.warming import warm
+from emberkeep.spark.standby.warming import StateWarmUp, warm
 
 log = structlog.get_logger(__name__)
 
@@ -101,8 +101,8 @@ class StandbyJvm:
         reset_warehouse(identity.reflection)
 
 
-def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
-    """Start and warm a JVM. ``warm_up``: directory for the warm-up's files.
+def start_standby_jvm(settings: DriverSettings, warm_up: Path, state: StateWarmUp) -> StandbyJvm:
+    """Start and warm a JVM. ``warm_up``: directory for the warm-up's files. ``state``: which gateway it uses.
 
     ``settings``: the settings of a job that sets none itself. Blocks for as long as the warm-up takes. Raises
     StandbyFailed, JvmStartFailed, SparkInternalsMissing, OSError.
@@ -111,7 +111,7 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path) -> StandbyJvm:
     jvm = start_jvm(plan, settings, (*NATIVE_OPTIONS, *LATE_OPTIONS))
     try:
         parameters = jvm.gateway.gateway_parameters
-        warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ, for_driver=True)
+        warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ, state, for_driver=True)
         forget_objects(jvm.gateway)
         standby = StandbyJvm(jvm, plan)
         release_memory(standby.reflection)

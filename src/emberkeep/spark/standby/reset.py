@@ -140,6 +140,8 @@ def _reset_hadoop(reflection: Reflection) -> None:
     hadoop.fs.FileSystem.closeAll()
     hadoop.fs.FileSystem.clearStatistics()
     reflection.get("org.apache.hadoop.fs.FileSystem", "statisticsTable").clear()
+    statistics = "org.apache.hadoop.fs.GlobalStorageStatistics"
+    reflection.get(statistics, "map", reflection.get(statistics, "INSTANCE")).clear()
     # Codecs keep the configuration of the job that used them first, and so does the handler of URLs, which Spark sets
     # once in a JVM.
     reflection.get("org.apache.parquet.hadoop.CodecFactory", "CODEC_BY_NAME").clear()

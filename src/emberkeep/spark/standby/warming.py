@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import shutil
 import subprocess
@@ -12,14 +13,25 @@ from pathlib import Path
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.executors import warm_python
 from emberkeep.spark.jvm.gateway_connection import Connection
-from emberkeep.spark.standby.warm_up import FOR_DRIVER, FOR_EXECUTOR
 
+FOR_DRIVER, FOR_EXECUTOR = "driver", "executor"
+_WARM_UP = "emberkeep.daemons.warm_up"  # by name: it serves a state gateway, which this package does not know
 WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
 
 PYTHON_SECONDS = 300.0  # at idle priority, imports of 0.5 s may take much longer
 
 
-def warm(connection: Connection, directory: Path, environ: Mapping[str, str], *, for_driver: bool) -> None:
+class StateWarmUp(enum.Enum):
+    """Which state gateway a warm-up uses: ``NONE`` without local recovery, else one like the cluster's."""
+
+    NONE = "none"
+    PLAIN = "plain"
+    ENCRYPTED = "encrypted"
+
+
+def warm(
+    connection: Connection, directory: Path, environ: Mapping[str, str], state: StateWarmUp, *, for_driver: bool
+) -> None:
     """Warm the JVM at this connection from a process of its own, with its files in ``directory``.
 
     ``for_driver``: False for an executor's JVM, which serves no Spark UI and writes no event log. Raises StandbyFailed,
@@ -29,7 +41,7 @@ def warm(connection: Connection, directory: Path, environ: Mapping[str, str], *,
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "emberkeep.spark.standby.warm_up", str(directory), kind],
+            [sys.executable, "-P", "-m", _WARM_UP, str(directory), kind, state.value],
             env={
                 **environ,
                 "PYSPARK_GATEWAY_PORT": str(connection.port),

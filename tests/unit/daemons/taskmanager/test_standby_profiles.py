@@ -8,19 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.configuration.options import LOCAL_RECOVERY
+from emberkeep.base.configuration.options import ENCRYPTION, LOCAL_RECOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.driver.standby import standby_settings
 from emberkeep.daemons.taskmanager.run_as import JobUsers
-from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job
+from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job, warmed_state
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.driver_command import plan_jvm
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
 from emberkeep.spark.model import DriverSettings
+from emberkeep.spark.standby.warming import StateWarmUp
 from emberkeep.taskmanager.state_gateway.standby_copies import FollowedJob
 
 JAVA = JavaRuntime(None, Path("/java/bin/java"), 17)
@@ -187,3 +188,10 @@ def test_the_state_is_copied_of_jobs_that_have_local_state_with_the_rights_of_th
     configuration = Configuration().with_texts({LOCAL_RECOVERY.key: here}, "test")
     wanted = msgspec.structs.replace(graph({}), options=of_the_job)
     assert followed_job(wanted, FOLLOWED.checkpoints, configuration, JobUsers(users, "token")) == expected
+
+
+def test_warm_ups_use_a_state_gateway_like_that_of_their_task_manager() -> None:
+    assert warmed_state(Configuration()) is StateWarmUp.NONE
+    on = {LOCAL_RECOVERY.key: "true"}
+    assert warmed_state(Configuration().with_texts(on, "test")) is StateWarmUp.ENCRYPTED
+    assert warmed_state(Configuration().with_texts({**on, ENCRYPTION.key: "none"}, "test")) is StateWarmUp.PLAIN

@@ -1,0 +1,1 @@
+"""The process that warms a standby JVM."""

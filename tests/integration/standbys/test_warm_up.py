@@ -1,0 +1,69 @@
+"""The real warm-up of a real JVM, which reads state through a gateway of its own and leaves nothing of it behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.gateway_connection import Connection
+from emberkeep.spark.standby.native_calls import JAVA_OF_STANDBYS
+from emberkeep.spark.standby.reflection import Reflection
+from emberkeep.spark.standby.warming import StateWarmUp, warm
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+REPLIES = "org.apache.hadoop.hdfs.web.JsonUtilClient"  # Hadoop's client loads it with the first reply of a gateway
+TLS = "org.apache.hadoop.hdfs.web.SSLConnectionConfigurator"
+HEAP = "1g"
+
+
+@pytest.fixture
+def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Start a JVM as PySpark does."""
+    from pyspark.java_gateway import launch_gateway
+
+    if find_java(os.environ).major != JAVA_OF_STANDBYS:
+        pytest.skip(f"standby processes need Java {JAVA_OF_STANDBYS}")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-memory {HEAP} pyspark-shell")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    yield found
+    found.proc.stdin.close()
+    try:
+        found.proc.wait(30)
+    except subprocess.TimeoutExpired:
+        found.proc.kill()
+
+
+def is_loaded(reflection: Reflection, name: str) -> bool:
+    """True if the JVM has loaded a class of Spark's class path."""
+    loader = reflection.jvm.java.lang.ClassLoader.getSystemClassLoader()
+    return (
+        reflection.call("java.lang.ClassLoader", "findLoadedClass", ("java.lang.String",), name, instance=loader)
+        is not None
+    )
+
+
+@pytest.mark.parametrize("state", [StateWarmUp.NONE, StateWarmUp.ENCRYPTED])
+def test_a_warm_up_reads_state_through_a_gateway_if_jobs_can_have_one(
+    gateway: Any, tmp_path: Path, state: StateWarmUp
+) -> None:
+    parameters, place = gateway.gateway_parameters, tmp_path / "warm-up"
+    connection = Connection(parameters.port, parameters.auth_token)
+    warm(connection, place, os.environ, state, for_driver=False)
+    reflection = Reflection(gateway)
+    for name in (REPLIES, TLS):
+        assert is_loaded(reflection, name) == (state is StateWarmUp.ENCRYPTED)
+    states = "org.apache.spark.sql.execution.streaming.state"
+    assert is_loaded(reflection, f"{states}.HDFSBackedStateStoreProvider")
+    assert is_loaded(reflection, f"{states}.RocksDBStateStoreProvider")
+    user = gateway.jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+    assert user.getTokens().isEmpty(), "the credential of the warm-up is left"
+    assert not place.exists(), "files of the warm-up are left"
