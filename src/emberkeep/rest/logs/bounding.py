@@ -14,7 +14,6 @@ from typing import Final
 
 import structlog
 
-from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.files.holes import NO_HOLES, data_ranges, punch
 from emberkeep.base.files.hostile import open_to_free
 from emberkeep.base.ids import JobId
@@ -75,21 +74,24 @@ class LogBounds:
         problem = ""
         for job_id in sorted(jobs):
             try:
-                for entry in self._catalogue.entries(job_id):
+                entries = self._catalogue.entries(job_id)
+            except OSError as error:
+                problem = str(error)
+                continue
+            for entry in entries:
+                try:
                     if entry.size > self._most // 2:
                         self._bound(entry)
-            except OSError as error:
-                if error.errno in NO_HOLES:
-                    self._is_possible = False
-                    log.warning(
-                        "the output of jobs is not bounded: the file system of its files cannot free parts of them",
-                        reason=error.strerror,
-                        hint="put taskmanager.working-dir on a local file system, such as ext4 or XFS",
-                    )
-                    return
-                problem = str(error)
-            except EmberkeepError as error:
-                problem = str(error)
+                except OSError as error:
+                    if error.errno in NO_HOLES:
+                        self._is_possible = False
+                        log.warning(
+                            "the output of jobs is not bounded: the file system of its files cannot free parts of them",
+                            reason=error.strerror,
+                            hint="put taskmanager.working-dir on a local file system, such as ext4 or XFS",
+                        )
+                        return
+                    problem = str(error)  # of one file: the others are bounded all the same
         if problem and problem != self._problem:
             log.warning("cannot look at the output of a job now, trying again", reason=problem)
         self._problem = problem

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position, parse_log_id
 from emberkeep.kept_logs.shipping import Cut, Part, cut, moved, next_part
@@ -63,16 +63,22 @@ class _Sent(msgspec.Struct):
     """How far a log is stored, as the leader last replied; ``position`` is None before its first reply.
 
     ``refused``: nothing more of this log is sent to this leader. ``was_whole``: an earlier leader had stored all of it.
+    ``failed``: number of the last round that this log has ended; 0 if none has.
     """
 
     position: Position | None = None
     read_ms: int = 0
     refused: bool = False
     was_whole: bool = False
+    failed: int = 0
 
     def at_next_leader(self) -> _Sent:
         is_whole = self.position is not None and self.position.is_whole
         return _Sent(was_whole=self.was_whole or is_whole)
+
+
+class _UnreadableError(Exception):
+    """A log cannot be read on this node now."""
 
 
 class LogShipping:
@@ -107,6 +113,7 @@ class LogShipping:
         self._sent: dict[str, _Sent] = {}
         self._leader = ("", 0)  # its address and epoch
         self._problem = ""
+        self._rounds = 0
         self._refused_by, self._refused_until = self._leader, 0.0
         self._turn = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "log-shipping", initializer=_give_way)
@@ -135,19 +142,26 @@ class LogShipping:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def send_all(self) -> bool:
-        """Send what is new of all logs. Return False if a problem, which is logged, has ended this round early."""
+        """Send what is new of all logs. Return False if there was a problem, which is logged.
+
+        A log that cannot be read here is passed over. A failed request ends the round, because it may say that the
+        leader or its storage is away: the next round then begins with the other logs.
+        """
         async with self._turn:
             if self._linked() != self._leader:  # another leader replies how far it has stored each log
                 self._leader = self._linked()
                 self._sent = {log_id: sent.at_next_leader() for log_id, sent in self._sent.items()}
             try:
-                await self._round()
+                unread = await self._round()
             except (InvalidInput, Conflict) as error:
                 self._refused_by, self._refused_until = self._leader, self._clock.monotonic() + _REFUSED_SECONDS
                 self._say(f"the JobManager takes no logs: {error.message}")
                 return False
             except (EmberkeepError, OSError) as error:
                 self._say(str(error))
+                return False
+            if unread:
+                self._say(unread)
                 return False
             if self._problem:
                 log.info("logs of jobs are copied to the shared storage again")
@@ -162,16 +176,32 @@ class LogShipping:
             log.warning("logs of jobs cannot be copied to the shared storage now, trying again", reason=problem)
         self._problem = problem
 
-    async def _round(self) -> None:
+    async def _round(self) -> str:
+        """Return why a log could not be read here, "" if all could. Raises what ends the round, see ``send_all``."""
         listed_now = await self._in_thread(lambda: self._catalogue.entries(None))
         # what else is in the directory of jobs' logs is not sent: it may have any name
         entries = [entry for entry in listed_now if parse_log_id(self._task_manager, entry.id) is not None]
         listed = {entry.id for entry in entries}
         self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
         oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0
-        for entry in sorted(entries, key=lambda entry: entry.mtime_ms, reverse=True):  # the newest may be read now
+        self._rounds += 1
+        unread = ""
+        for entry in sorted(entries, key=self._turn_of):
             if entry.mtime_ms >= oldest_ms:
-                await self._send_log(entry)
+                try:
+                    await self._send_log(entry)
+                except _UnreadableError as error:
+                    unread = unread or str(error)
+                except (EmberkeepError, OSError):
+                    self._sent[entry.id].failed = self._rounds
+                    raise
+                self._sent[entry.id].failed = 0
+        return unread
+
+    def _turn_of(self, entry: LogEntry) -> tuple[int, int]:
+        """Order logs: the newest first, which may be read now; after them those that have ended a round, in turn."""
+        sent = self._sent.get(entry.id)
+        return 0 if sent is None else sent.failed, -entry.mtime_ms
 
     async def _send_log(self, entry: LogEntry) -> None:
         sent = self._sent.setdefault(entry.id, _Sent())
@@ -186,7 +216,10 @@ class LogShipping:
                 if due is None:
                     return
                 now_ms = self._clock.now_ms()
-                part, data = await self._in_thread(partial(_read, entry, due))
+                try:
+                    part, data = await self._in_thread(partial(_read, entry, due))
+                except (OSError, Unavailable) as error:
+                    raise _UnreadableError(str(error)) from error
                 piece = cut(part, data, entry.size, has_ended=entry.complete)
                 if piece is None:
                     return

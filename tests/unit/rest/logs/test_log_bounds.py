@@ -11,9 +11,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.files.hostile import open_to_free
 from emberkeep.base.ids import JobId
 from emberkeep.log_records.model import Selection
 from emberkeep.log_records.scan import MOST_FOUND_BYTES, Search
+from emberkeep.rest.logs import bounding
 from emberkeep.rest.logs.bounding import LogBounds
 from emberkeep.rest.ports import LogEntry, LogQuery, LogSearch
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
@@ -174,6 +176,25 @@ async def test_a_file_system_without_holes_is_reported_once_and_left_as_it_is(ou
         "the output of jobs is not bounded: the file system of its files cannot free parts of them"
     ]
     assert output.used >= 50_000 * LINE
+
+
+async def test_an_output_that_cannot_be_opened_does_not_free_the_others_from_their_bound(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output.prints(50_000)
+    other = output.path.with_name("driver.stderr")
+    other.write_bytes(b"x" * MOST)
+
+    def failing(path: Path) -> int:
+        if path == other:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return open_to_free(path)
+
+    monkeypatch.setattr(bounding, "open_to_free", failing)
+
+    await output.bounds().look()
+
+    assert output.used <= MOST
 
 
 async def test_a_link_in_the_place_of_an_output_is_not_followed(output: Output, tmp_path: Path) -> None:

@@ -16,7 +16,15 @@ from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.segments import compress, digest_of
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.configuration.layout import WorkingDirectory
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, UnknownOutcome
+from emberkeep.base.errors import (
+    Absent,
+    Conflict,
+    EmberkeepError,
+    InvalidInput,
+    NewerFormat,
+    Unavailable,
+    UnknownOutcome,
+)
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.kept_logs.model import KeptLogKey, Position
 from emberkeep.protocol.messages import KeepLog, LogKept, Message
@@ -31,11 +39,16 @@ LEADER, NEXT = "127.0.0.1:1", "127.0.0.1:2"
 
 
 class Leader:
-    """Stores what it gets. ``error`` is raised instead; ``loses``: replies that are lost after the piece is stored."""
+    """Stores what it gets.
+
+    ``error`` is raised instead; ``refused``: only for the log of this name. ``loses``: replies that are lost after the
+    piece is stored.
+    """
 
     def __init__(self, root: Path, epoch: int = 1) -> None:
         self.epoch = epoch
         self.error: EmberkeepError | None = None
+        self.refused = ""
         self.loses = 0
         self.requests: list[KeepLog] = []
         self.stored: list[Position] = []
@@ -45,7 +58,7 @@ class Leader:
     async def serve(self, request: Message) -> Message:
         assert isinstance(request, KeepLog)
         self.requests.append(request)
-        if self.error is not None:
+        if self.error is not None and self.refused in ("", request.name):
             raise self.error
         log = KeptLogKey(
             job_id=request.job_id, attempt=request.attempt, task_manager=request.task_manager, name=request.name
@@ -289,6 +302,48 @@ async def test_a_log_that_cannot_be_read_now_is_sent_later(
         assert not await site.shipping.send_all()
     assert await site.shipping.send_all()
 
+    assert await site.leader.kept(key()) == b"one\n"
+
+
+async def test_a_log_that_cannot_be_read_does_not_keep_the_others_back(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(site.write(b"one\n", "driver.stdout"), (1, 1))
+    path, opening = site.write(b"one\n"), os.open
+
+    def failing(where: Path, *rest: Any, **more: Any) -> int:
+        if where == path:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return opening(where, *rest, **more)
+
+    with monkeypatch.context() as refused:
+        refused.setattr(os, "open", failing)
+        with capture_logs() as logs:
+            assert not await site.shipping.send_all()
+
+    assert [line["log_level"] for line in logs] == ["warning"]
+    assert await site.leader.kept(key("driver.stdout")) == b"one\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Unavailable("a segment cannot be read"), NewerFormat("newer"), UnknownOutcome("broke"), InvalidInput("no")],
+)
+async def test_a_log_that_the_leader_cannot_keep_does_not_hold_the_others_back(
+    site: Site, error: EmberkeepError
+) -> None:
+    for seconds, name in enumerate(("driver.stdout", "executor-1.stderr"), 1):
+        os.utime(site.write(b"one\n", name), (seconds, seconds))
+    site.write(b"one\n")
+    site.leader.error, site.leader.refused = error, "driver.stderr"
+
+    for _ in range(2):
+        assert not await site.shipping.send_all()
+
+    assert await site.leader.kept(key("driver.stdout")) == b"one\n"
+    assert await site.leader.kept(key("executor-1.stderr")) == b"one\n"
+    site.leader.error = None
+    assert await site.shipping.send_all()
     assert await site.leader.kept(key()) == b"one\n"
 
 
