@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.log_records.merge import Part, merge
 from emberkeep.log_records.scan import Search
@@ -67,15 +67,17 @@ async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMer
     given = _positions(query.after or query.before or "", "after" if query.after else "before")
     starts = {key: given.get(key, FARTHEST if query.before == "" else 0) for key in logs}
     searched = await _search_all(api, job, logs, starts, query)
-    found = {key: result for key, result in searched.items() if result is not None}
+    found = {key: result for key, result in searched.items() if isinstance(result, LogFound)}
+    problem = _problem(listed, logs, searched)
     if not found:
-        raise RetryLater("no task manager with logs of this attempt answers", hint="try again in a few seconds")
+        reason = problem or "no task manager with logs of this attempt answers"
+        raise RetryLater(reason, hint="try again in a few seconds")
     parts = [Part(key, result.found, _is_last(result, starts[key], backwards)) for key, result in found.items()]
     merged = merge(parts, query.limit, backwards=backwards)
     here = {key: result.found.end if backwards else result.found.start for key, result in found.items()}
     first, last = (merged.positions, here) if backwards else (here, merged.positions)
     ended = all(result.complete for result in found.values())
-    silent = {logs[key].taskmanager_id for key, result in searched.items() if result is None}
+    silent = {logs[key].taskmanager_id for key in searched.keys() - found.keys()}
     at_end = not backwards and all(part.is_last and merged.positions[part.log] == part.found.end for part in parts)
     unreachable = sorted({*listed.unreachable, *silent})
     return MergedLogRecords(
@@ -85,11 +87,21 @@ async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMer
         next=_cursor({**given, **last}),
         at_start=all(position == 0 for position in first.values()),
         at_end=at_end,
-        complete=at_end and ended and not unreachable and not listed.problem,
+        complete=at_end and ended and not unreachable and not problem,
         unreachable=unreachable,
         kept_until=min((each.kept_until_ms for each in found.values() if each.kept_until_ms), default=0),
-        problem=listed.problem,
+        problem=problem,
     )
+
+
+def _problem(listed: LogList, logs: Mapping[str, LogInfo], searched: Mapping[str, LogFound | EmberkeepError]) -> str:
+    """Return why logs are missing, beyond task managers that do not answer; "" if there is nothing to say."""
+    refused = {
+        f"task manager {logs[key].taskmanager_id} does not send its logs: {result.message}"
+        for key, result in searched.items()
+        if isinstance(result, EmberkeepError) and not isinstance(result, Absent | RetryLater)
+    }
+    return "; ".join(filter(None, [listed.problem, *sorted(refused)]))
 
 
 def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:
@@ -141,13 +153,13 @@ def _cursor(positions: Mapping[str, int]) -> str:
 
 async def _search_all(
     api: Api, job: JobView, logs: Mapping[str, LogInfo], starts: Mapping[str, int], query: ReadMerged
-) -> dict[str, LogFound | None]:
-    """Return what is found in the next part of each log; None if its task manager does not answer now."""
+) -> dict[str, LogFound | EmberkeepError]:
+    """Return what is found in the next part of each log, or why it cannot be read: one must not hide the others."""
     gate = asyncio.Semaphore(_AT_ONCE)
     holders = await api.gateway.task_managers()  # once for all logs; listing them has waited for their task managers
     most_bytes = max(_LEAST_BYTES, _MOST_BYTES // len(logs))
 
-    async def search(key: str, log: LogInfo) -> LogFound | None:
+    async def search(key: str, log: LogInfo) -> LogFound | EmberkeepError:
         wanted = Search(
             selection=query.selection,
             offset=starts[key],
@@ -160,8 +172,8 @@ async def _search_all(
                 return await search_job_log(
                     api, job, parse_job_log_id(log.id), LogSearch(search=wanted, job_id=job.job_id), among=holders
                 )
-            except (Absent, RetryLater):
-                return None
+            except EmberkeepError as error:
+                return error
 
     results = await asyncio.gather(*(search(key, log) for key, log in logs.items()))
     return dict(zip(logs, results, strict=True))

@@ -46,7 +46,7 @@ async def _lines(
     """Yield the lines, as many at once as one request finds. ``found``: the first records."""
     own = [log for log in listed.logs if log.attempt == found.attempt]
     writers = {log.id: f"executor {log.executor_id}" if log.executor_id else "driver" for log in own}
-    missing = set(found.unreachable)
+    missing, problem = set(found.unreachable), found.problem
     while True:
         text = "".join(
             f"{writers.get(record.log, ''):<12} | {line}\n"
@@ -60,6 +60,7 @@ async def _lines(
         after = msgspec.structs.replace(reading, attempt=found.attempt, after=found.next)
         found = await merged_records(api, job, listed, after)
         missing.update(found.unreachable)
-    for note in [*(f"logs on task manager {each} are missing here" for each in sorted(missing)), listed.problem]:
+        problem = problem or found.problem
+    for note in [*(f"logs on task manager {each} are missing here" for each in sorted(missing)), problem]:
         if note:
             yield f"--- Emberkeep: {note} ---\n".encode()

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, NewerFormat
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.rest.logs import merged as merged_logs
 from emberkeep.rest.logs.sources import search_job_log
-from emberkeep.rest.ports import LogEntry, LogKind
+from emberkeep.rest.ports import LogEntry, LogFound, LogKind, LogSearch
 from emberkeep.rest.serving.log_reader import LogReader
 from tests.unit.rest.fake_gateway import job_id, task_manager_view
 from tests.unit.rest.server import ListedLogs, Site
@@ -121,6 +122,29 @@ async def test_a_task_manager_that_does_not_answer_is_named(site: Site, held: Li
 
     assert lines(body) == DRIVER.splitlines()
     assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
+
+
+@pytest.mark.parametrize("error", [InvalidInput("it serves no logs"), Conflict("not it"), NewerFormat("newer")])
+async def test_one_log_that_cannot_be_read_does_not_hide_the_others(
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch, error: EmberkeepError
+) -> None:
+    async def refuse(log_id: str, wanted: LogSearch) -> LogFound:
+        raise error
+
+    monkeypatch.setattr(site.remote_logs.readers["127.0.0.4:40001"], "search", refuse)
+
+    body: Any = None
+    for direction in ("", "before="):
+        body = (await site.get(f"{MERGED}?{direction}")).json()
+        assert lines(body) == DRIVER.splitlines()
+        assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
+        assert body["problem"] == f"task manager tm-127.0.0.4-1 does not send its logs: {error.message}"
+    downloaded = (await site.get(f"{MERGED}/download")).body.decode()
+    assert downloaded.endswith(f"--- Emberkeep: {body['problem']} ---\n")
+
+    monkeypatch.setattr(site.remote_logs.readers["127.0.0.2:40001"], "search", refuse)
+    nothing = await site.get(f"{MERGED}?before=")
+    assert (nothing.status, error.message in nothing.problem().detail) == (503, True)
 
 
 @pytest.mark.parametrize(
