@@ -16,6 +16,7 @@ import yaml
 from emberkeep.base.configuration import options as _declared  # noqa: F401  (importing it fills the registry)
 from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.values import REGISTRY, Configuration
+from emberkeep.base.configuration.yaml_documents import compose_yaml
 from emberkeep.base.errors import InvalidInput
 
 CONFIG_FILE_VARIABLE = "EMBERKEEP_CONF"
@@ -46,8 +47,8 @@ def read_file(path: Path) -> list[Source]:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidInput(f"cannot read the configuration file {path}: {reason}") from None
     try:
-        # BaseLoader keeps every scalar as the text that was written, so `on` and `0644` are not converted.
-        root = yaml.compose(text, Loader=yaml.BaseLoader)
+        # Every scalar stays the text that was written, so `on` and `0644` are not converted.
+        root = compose_yaml(text)
     except yaml.YAMLError as error:
         raise InvalidInput(f"{path} is not valid YAML: {error}") from None
     if root is None:

@@ -7,6 +7,7 @@ read it. Its fields have a version: ``Declaration.version``.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping
 from contextlib import chdir
@@ -17,6 +18,8 @@ import msgspec
 import yaml
 from msgspec import Meta
 
+from emberkeep.base.configuration.yaml_documents import load_yaml
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.redaction import is_secret, redacted_arguments
 from emberkeep.client.declarations.policies import SavepointSchedule, UpgradePolicy
@@ -95,19 +98,20 @@ def read_declaration(path: Path) -> Declaration:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
             raise InvalidInput(f"{path} is larger than {_LARGEST // 1024} KiB", field="FILE")
-        declaration = msgspec.convert(yaml.safe_load(text), Declaration)
+        declaration = msgspec.convert(load_yaml(text), Declaration)
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}", field="FILE") from None
     except msgspec.ValidationError as error:
         raise InvalidInput(
             f"{path}: {error}", field="FILE", hint="`emberkeep apply --schema` prints the fields of a declared job"
         ) from None
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
+    except yaml.YAMLError as error:
         raise InvalidInput(f"{path} is not YAML: {error}", field="FILE") from None
     if bool(declaration.script) == bool(declaration.module):
         raise InvalidInput(f"{path}: give either script or module", field="script")
     if declaration.upgrade is not None:
         declaration.upgrade.within_ms()
+    _refuse_unwritable(path, declaration)
     _refuse_secrets(declaration)
     return declaration
 
@@ -168,7 +172,7 @@ def record_in(spark_conf: Mapping[str, str]) -> DeclaredJob | None:
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=DeclaredJob)
+        return from_json(text, DeclaredJob)
     except msgspec.DecodeError as error:
         raise InvalidInput(
             f"the job's declaration cannot be read: {error}", hint="use the release that applied it, or a newer one"
@@ -239,6 +243,17 @@ def _listed(paths: list[str]) -> str | None:
         if "," in path:
             raise InvalidInput(f"{path}: the path of a job's file cannot have a comma", hint="one path for each entry")
     return ",".join(paths) if paths else None
+
+
+def _refuse_unwritable(path: Path, declaration: Declaration) -> None:
+    """Raise InvalidInput for what the record, which is JSON, cannot have."""
+    for key, value in (declaration.conf | declaration.options).items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InvalidInput(f"{path}: the value of {key} is not a finite number", field=key, hint="quote it")
+    try:
+        msgspec.json.encode(declaration)
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{path} has an escape such as \\ud800, which is no character", field="FILE") from None
 
 
 def _refuse_secrets(declaration: Declaration) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from emberkeep.base.configuration.yaml_documents import load_yaml
 from emberkeep.base.errors import InvalidInput
 
 SPEC_NAMES = ("spark-pipeline.yml", "spark-pipeline.yaml")
@@ -99,7 +100,7 @@ def _nearest(directory: Path) -> Path:
 
 def _read(path: Path) -> PipelineProject:
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidInput(f"cannot read the pipeline specification {path}: {error}") from None
     if not isinstance(data, dict):

@@ -59,6 +59,7 @@ def test_a_named_file_wins_over_the_default_and_must_exist(tmp_path: Path) -> No
         ("rest.port: 1\nrest.port: 2", r"c\.yaml:2: rest\.port is already set in line 1"),
         ("- rest.port", r"c\.yaml: expected lines of the form `key: value`"),
         ("rest.port: [1", r"c\.yaml is not valid YAML"),
+        ("[" * 2000, r"c\.yaml is not valid YAML: it is nested too deeply"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:

@@ -102,6 +102,11 @@ def test_a_record_of_a_newer_release_is_no_missing_one() -> None:
         record_in({RECORD_KEY: RECORD.replace('"version":1', '"version":2')})
 
 
+def test_a_record_that_is_nested_deeply_cannot_be_read() -> None:
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        record_in({RECORD_KEY: '{"of a newer release":' + "[" * 100_000})
+
+
 def test_differences_name_each_field_and_changed_content(folder: Path) -> None:
     before = wanted(folder).record
     (folder / "jobs" / "app.py").write_text("print(2)\n")
@@ -136,6 +141,13 @@ def test_differences_name_each_field_and_changed_content(folder: Path) -> None:
         ("version: 1\nname: x\nscript: jobs/app.py\nconf: {spark.a: 'Bearer x'}", "looks like a secret"),
         ("version: 1\nname: x\nscript: jobs/app.py\nfiles: ['a,b']", "cannot have a comma"),
         ("a: [", "is not YAML"),
+        ("[" * 2000, "is not YAML: it is nested too deeply"),
+        ("version: !!int ''", "is not YAML: a value does not have the form"),
+        ("version: !!timestamp x", "is not YAML: a value does not have the form"),
+        ("version: " + "9" * 5000, "is not YAML: Exceeds the limit"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nconf: {spark.a: .nan}", "spark.a is not a finite number"),
+        ("version: 1\nname: x\nscript: jobs/app.py\noptions: {job.priority: -.inf}", "is not a finite number"),
+        ('version: 1\nname: "a\\ud800"\nscript: jobs/app.py', "which is no character"),
         ("x" * 70_000, "larger than 64 KiB"),
     ],
 )

@@ -97,6 +97,8 @@ def test_without_a_specification_the_error_says_how_to_get_one(tmp_path: Path) -
         ("name: x\nstorage: /s\nlibraries: [{glob: {include: /more/a.py}}]\n", "is outside of the project's directory"),
         ("name: x\nstorage: /s\nlibraries: [transformations]\n", "is not of the form glob"),
         ("name: [\n", "cannot read the pipeline specification"),
+        ("[" * 2000, "cannot read the pipeline specification .*nested too deeply"),
+        ("name: 2026-02-30\n", "cannot read the pipeline specification .*day is out of range"),
     ],
 )
 def test_specifications_that_cannot_be_used_are_refused(tmp_path: Path, text: str, message: str) -> None:
