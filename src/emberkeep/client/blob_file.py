@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -20,7 +22,8 @@ class BlobFile:
     def __init__(self, destination: Path, key: BlobKey) -> None:
         self._destination = destination
         self._key = key
-        self._temporary = destination.with_name(f".{destination.name[:200]}.{secrets.token_hex(4)}")
+        # Without the destination's name: with more than that, a name may become too long for the file system.
+        self._temporary = destination.parent / f".emberkeep-{secrets.token_hex(8)}"
         self._digest = hashlib.sha256()
         self._size = 0
 
@@ -44,10 +47,18 @@ class BlobFile:
 
     def clean_up(self) -> None:
         """Remove the temporary file, if there is one."""
-        self._temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where it could not be made, it cannot be looked for either
+            self._temporary.unlink(missing_ok=True)
 
     def _open(self) -> BinaryIO:
+        """Open the temporary file. Raises Fatal.
+
+        What is no regular file, such as a directory or /dev/null, is refused: it would be replaced, or only at the end
+        turn out not to be replaceable.
+        """
         try:
+            if self._destination.exists() and not self._destination.is_file():
+                raise FileExistsError(errno.EEXIST, "it is not a regular file")
             descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self._failure(error) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,6 +168,36 @@ async def test_a_download_is_verified_and_leaves_nothing_half(fake: FakeJobManag
 
     assert target.read_bytes() == b"mine"
     assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "é" * 127, "文" * 85], ids=["ascii", "two bytes", "three bytes"])
+async def test_a_download_may_have_the_longest_name_of_a_file_system(
+    fake: FakeJobManager, tmp_path: Path, name: str
+) -> None:
+    key = permanent(hashlib.sha256(b"data").hexdigest())
+    fake.blobs[JOB, str(key)] = b"data"
+    async with RestClient(fake.endpoint) as client:
+        await client.download_blob(JOB, key, tmp_path / name)
+
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"data")]
+
+
+async def test_a_download_replaces_nothing_but_files(fake: FakeJobManager, tmp_path: Path) -> None:
+    key = permanent(hashlib.sha256(b"data").hexdigest())
+    fake.blobs[JOB, str(key)] = b"data"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_bytes(b"mine")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    there = sorted(tmp_path.iterdir())
+    async with RestClient(fake.endpoint) as client:
+        for target in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "link", Path("/")):
+            with pytest.raises(Fatal, match="not a regular file"):
+                await client.download_blob(JOB, key, target)
+        with pytest.raises(Fatal, match=r"cannot write .*Not a directory"):
+            await client.download_blob(JOB, key, tmp_path / "file" / "more")
+
+    assert sorted(tmp_path.iterdir()) == there
 
 
 async def test_a_file_that_is_being_opened_as_the_upload_ends_is_closed(
