@@ -6,6 +6,7 @@ import asyncio
 
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.messages import say
+from emberkeep.cli.views.patience import Patience
 from emberkeep.client.rest_client import RestClient
 
 _POLL = 0.3  # seconds
@@ -24,7 +25,8 @@ async def end_task_manager(client: RestClient, task_manager: str | None, *, drai
         say(f"task manager {name} will end")
         return
     say(f"task manager {name} ends")
-    while await _is_there(client, name, pid):  # noqa: ASYNC110 - the end of another process
+    patience = Patience()
+    while await patience.of(lambda: _is_there(client, name, pid)):  # noqa: ASYNC110 - the end of another process
         await asyncio.sleep(_POLL)
     say(f"task manager {name} has ended")
 

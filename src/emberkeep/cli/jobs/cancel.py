@@ -10,6 +10,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
 from emberkeep.cli.stopwatch import Stopwatch
+from emberkeep.cli.views.patience import Patience
 from emberkeep.cli.wording import SHORT_ID
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
@@ -20,7 +21,8 @@ _POLL = 0.3  # seconds
 async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: bool) -> int:
     """Cancel a job and return the exit code; with ``wait``, return once the job has ended.
 
-    ``kill``: send SIGKILL at once. Raises Conflict if the job has ended without being cancelled, Absent.
+    ``kill``: send SIGKILL at once. The wait survives a change of the leader. Raises Conflict if the job has ended
+    without being cancelled, Absent.
     """
     grace = 0.0 if kill else None
     await client.cancel(job_id, grace=grace)
@@ -28,9 +30,9 @@ async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: boo
         say(f"job {job_id[:SHORT_ID]} will be cancelled")
         return ExitCode.OK
     shown: JobStatus | None = None
-    watch = Stopwatch()
+    watch, patience = Stopwatch(), Patience()
     while True:
-        job = await client.job(job_id)
+        job = await patience.of(lambda: client.job(job_id))
         if job.state is not shown:
             shown = job.state
             took = f" {watch}" if job.state.is_globally_terminal else ""
@@ -41,4 +43,4 @@ async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: boo
         if job.state is not JobStatus.CANCELLING:
             # The job does not show the request yet. The request is durable, and repeating it does no harm.
             with contextlib.suppress(Conflict):  # it has ended: the next iteration reports how
-                await client.cancel(job_id, grace=grace)
+                await patience.of(lambda: client.cancel(job_id, grace=grace))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.cli.messages import say
 from emberkeep.cli.nodes.status import drivers_there, evacuation_text, slots_in_use
+from emberkeep.cli.views.patience import Patience
 from emberkeep.cli.wording import counted
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
@@ -80,14 +81,16 @@ async def there_now(client: RestClient, name: str, *, task_manager: bool) -> lis
 async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, patience: float | None = None) -> bool:
     """Return True once no slot at the place is in use and no driver has to move; False after ``patience`` seconds.
 
-    Print what is left whenever that changes, and once for each waiting job what it waits for.
+    Print what is left whenever that changes, and once for each waiting job what it waits for. Raises RetryLater if no
+    JobManager answers for 5 minutes, or when ``patience`` is over.
     """
     began = time.monotonic()
-    quiet, shown = Quiet(began), ""
+    quiet, shown, answer = Quiet(began), "", Patience() if patience is None else Patience(began + patience)
     waiting: dict[str, str] = {}
     while True:
-        there = await there_now(client, name, task_manager=task_manager)
-        leader = await client.leadership()  # asked last, so this leader is no older than the one that listed them
+        there = await answer.of(lambda: there_now(client, name, task_manager=task_manager))
+        # asked last, so this leader is no older than the one that listed them
+        leader = await answer.of(client.leadership)
         look = PlaceLook(
             at=time.monotonic(),
             epoch=leader.epoch,
@@ -96,14 +99,15 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, 
             left=slots_in_use(there) + _moving(there),
         )
         if quiet.is_certain(look):
-            say(f"no slot of {name} is in use{await _staying_text(client, there)}")
-            await _say_waiting(client, waiting)
+            staying = await answer.of(lambda: _staying_text(client, there))  # noqa: B023 - it is used at once
+            say(f"no slot of {name} is in use{staying}")
+            await answer.of(lambda: _say_waiting(client, waiting))
             return True
         text = _left_text(there) if look.left else "no known work is left; waiting for task managers to confirm it"
         if look.left and text != shown:
             shown = text
             say(f"{name}: {text}")
-        await _say_waiting(client, waiting)
+        await answer.of(lambda: _say_waiting(client, waiting))
         if patience is not None and look.at - began >= patience:
             say(f"{name} is not free after {patience:g} s: {text}")
             return False
