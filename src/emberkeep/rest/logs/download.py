@@ -71,6 +71,8 @@ async def send_file(
                 async with asyncio.timeout(_PIECE_SECONDS):
                     await response.write(data)
                 sent += len(data)
+    except ConnectionError:
+        _log.info("the client has ended the download of a log", log=name, bytes=sent)
     except (EmberkeepError, TimeoutError) as error:
         reason = str(error) or "the client does not read"
         _log.warning("cut off the download of a log", log=name, bytes=sent, reason=reason)

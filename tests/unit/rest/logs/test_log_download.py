@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
@@ -14,7 +15,7 @@ from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.logs import download
 from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
-from tests.unit.rest.server import Site, running_site
+from tests.unit.rest.server import Site, eventually, running_site
 
 LOG = f"/v1/jobs/{job_id(1)}/logs/tm-127.0.0.2-1~driver.stderr/download"
 TEXT = bytes(range(256)) * 10
@@ -68,6 +69,22 @@ async def test_a_download_that_breaks_off_does_not_look_whole(served: Site, log:
 
     with pytest.raises(aiohttp.ClientError):
         await served.get(LOG)
+
+
+async def test_a_client_that_goes_away_is_no_error_of_the_job_manager(served: Site, log: GrowingLog) -> None:
+    async def endless(address: str, log_id: str, query: LogQuery) -> LogChunk:
+        return LogChunk(data=b"x" * 1024**2, offset=query.offset, size=1024**4, complete=False)
+
+    log.read = endless  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        async with served.open("GET", LOG) as answer:
+            await answer.content.readany()
+            answer.close()
+        await eventually(lambda: bool(logs))
+
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("the client has ended the download of a log", "info")
+    ]
 
 
 async def test_a_log_that_cannot_be_read_is_refused(served: Site, log: GrowingLog) -> None:
