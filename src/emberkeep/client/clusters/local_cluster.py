@@ -232,25 +232,31 @@ class LocalCluster:
         return record
 
     async def _wait_for_registrations(self, record: ClusterRecord, started: list[Daemon]) -> str:
-        """Return the address of the JobManager at which all task managers have registered. Raises Fatal."""
+        """Return the address of the JobManager at which all task managers have registered. Raises Fatal.
+
+        There may be no leader for longer than a client waits: ZooKeeper keeps the session of one that was killed.
+        """
         deadline = time.monotonic() + _REGISTRATION_TIMEOUT
         expected = {daemon.name: daemon.identity.pid for daemon in record.task_managers}
         shown = -1 if expected else 0
         async with RestClient(local_endpoint(record, self._layout.cluster_file)) as client:
             while True:
-                registered = {tm.id: tm.emberkeep.pid for tm in await client.task_managers()}
-                missing = [name for name, pid in expected.items() if registered.get(TaskManagerId(name)) != pid]
-                if len(expected) - len(missing) != shown and started:
-                    shown = len(expected) - len(missing)
-                    self._say(f"{shown} of {len(expected)} task managers registered")
-                if not missing:
-                    return (await client.overview()).emberkeep.job_manager
+                try:
+                    registered = {tm.id: tm.emberkeep.pid for tm in await client.task_managers()}
+                    missing = [name for name, pid in expected.items() if registered.get(TaskManagerId(name)) != pid]
+                    if len(expected) - len(missing) != shown and started:
+                        shown = len(expected) - len(missing)
+                        self._say(f"{shown} of {len(expected)} task managers registered")
+                    if not missing:
+                        return (await client.overview()).emberkeep.job_manager
+                except RetryLater as error:
+                    missing = [error.message]
                 for daemon in started:
                     if daemon.process.poll() is not None:
                         raise await daemon_failure(daemon)
                 if time.monotonic() > deadline:
                     raise Fatal(
-                        f"not registered after {_REGISTRATION_TIMEOUT:g} s: {', '.join(missing)}",
+                        f"not complete after {_REGISTRATION_TIMEOUT:g} s: {', '.join(missing)}",
                         hint=f"their logs are below {self._layout.root / 'taskmanagers'}",
                     )
                 await asyncio.sleep(_POLL)
