@@ -442,6 +442,13 @@ def test_logs(fake: FakeJobManager, capfd: Output) -> None:
     assert capfd.readouterr() == ("stdout 1\n", "stderr 1\n")
     assert main(["logs", "a1", "--list"]) == 0
     assert capfd.readouterr().out.count("driver-stdout") == 2
+    assert main(["logs", "a1", "--list", "-o", "json"]) == 0
+    listed = json.loads(capfd.readouterr().out)["logs"]
+    assert [(log["attempt"], log["kind"]) for log in listed][:2] == [(1, "driver-stdout"), (1, "driver-stderr")]
+    assert main(["logs", "a1", "--list", "-o", "wide"]) == 0
+    assert listed[0]["id"] in capfd.readouterr().out
+    assert main(["logs", "a1", "-o", "json"]) == 2
+    assert "the format of a list" in capfd.readouterr().err
     assert main(["logs", "a1", "--executor", "0"]) == 4
     assert "has no log of executor 0" in capfd.readouterr().err
 
@@ -605,6 +612,8 @@ def test_logs_of_daemons(fake: FakeJobManager, capfd: Output) -> None:
     assert capfd.readouterr().out == "ef"
     assert main(["logs", "--jobmanager", "--list"]) == 0
     assert "jobmanager.log.1" in capfd.readouterr().out
+    assert main(["logs", "--taskmanager", "tm-2", "--list", "-o", "yaml"]) == 0
+    assert "- name: b.log\n" in capfd.readouterr().out
     assert main(["logs", "--taskmanager", "tm-1"]) == 0
     assert capfd.readouterr().out == "out"
     assert main(["logs", "--taskmanager", "tm-2"]) == 0

@@ -6,14 +6,14 @@ import os
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import FromSavepoint, Job, JobSwitch
+from emberkeep.cli.parameters import FromSavepoint, Job, JobSwitch, PlainOutput
 from emberkeep.cli.tables import OutputFormat, print_data
 
 if TYPE_CHECKING:
@@ -89,7 +89,12 @@ def apply(
     return ExitCode.OK
 
 
-def diff(file: Annotated[str, _FILE], *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+def diff(
+    file: Annotated[str, _FILE],
+    *,
+    output: PlainOutput = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
     """Show what `emberkeep apply` would change. The exit code is 0 if nothing, and 1 if something would change."""
     from emberkeep.client.declarations.apply import Applying
     from emberkeep.client.declarations.plan import Choice, Step
@@ -101,7 +106,10 @@ def diff(file: Annotated[str, _FILE], *, cluster: ClusterOptions = DEFAULT_CLUST
         return await Applying(client, wanted, Choice()).plan()
 
     plan = with_client(endpoint, read)
-    _show(plan)
+    if output.is_data:
+        print_data(_plan_data(plan), output)
+    else:
+        _show(plan)
     return ExitCode.OK if plan.step is Step.NOTHING else ExitCode.FAILED
 
 
@@ -153,3 +161,14 @@ def _show(plan: Plan) -> None:
     say(f"{plan.step.value}: {plan.reason}")
     for change in plan.changes:
         say(f"  {change}")
+
+
+def _plan_data(plan: Plan) -> dict[str, Any]:
+    """Return the plan for programs. A change without ``before`` adds a field, one without ``after`` removes it."""
+    return {
+        "step": plan.step.value.replace(" ", "-"),
+        "job-id": plan.job_id,
+        "reason": plan.reason,
+        "savepoint": plan.savepoint,
+        "changes": plan.changes,
+    }

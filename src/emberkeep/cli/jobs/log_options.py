@@ -8,7 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.parameters import Job
+from emberkeep.cli.parameters import Job, Output
+from emberkeep.cli.tables import OutputFormat
 
 
 @Parameter(name="*")
@@ -29,11 +30,18 @@ class LogReading:
     )
     names: Annotated[bool, Parameter(name="--list", negative=())] = False
     "List all logs instead of printing one."
+    output: Output = OutputFormat.TABLE
 
     def check(self) -> None:
         """Check the range, which must have no end if the log is followed. Raises InvalidInput."""
         from emberkeep.protocol.encoding.byte_range import parse_byte_range
 
+        if self.output is not OutputFormat.TABLE and not self.names:
+            raise InvalidInput(
+                "--output is the format of a list: logs are printed as they are",
+                field="--output",
+                hint="`emberkeep logs --list -o json`",
+            )
         if self.byte_range is None:
             return
         wanted = parse_byte_range(self.byte_range)

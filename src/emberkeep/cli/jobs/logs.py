@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, print_records
 from emberkeep.cli.messages import say, write_bytes
-from emberkeep.cli.tables import print_table
+from emberkeep.cli.tables import OutputFormat, print_data, print_table
 from emberkeep.cli.terminal import JobTerminal
 from emberkeep.cli.wording import timestamp
 from emberkeep.client.follow import JobFollower
@@ -41,7 +43,7 @@ async def show_job_logs(
     found = await client.job_logs(job_id)
     _tell_what_is_missing(found)
     if reading.names:
-        _print_job_logs(found.logs)
+        _print_list(found, reading.output, _JOB_LOGS)
         return
     wanted = _choose(found.logs, attempt, executor)
     if not wanted:
@@ -63,20 +65,20 @@ async def show_job_logs(
 
 async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, printing: LogPrinting) -> None:
     """Print a log that a task manager holds: its own newest log, or the log called ``name``. Raises Absent."""
-    logs = (await client.task_manager_logs(task_manager)).logs
-    log = None if printing.reading.names else _pick(logs, "taskmanager", name)
+    found = await client.task_manager_logs(task_manager)
+    log = None if printing.reading.names else _pick(found.logs, "taskmanager", name)
     if log is None:
-        _print_daemon_logs(logs)
+        _print_list(found, printing.reading.output, _DAEMON_LOGS)
     else:
         await _print(client, task_manager_log_path(task_manager, log.name), log, printing)
 
 
 async def show_job_manager_log(client: RestClient, name: str | None, printing: LogPrinting) -> None:
     """Print the JobManager's own log, or the log called ``name``. Raises Absent."""
-    logs = (await client.job_manager_logs()).logs
-    log = None if printing.reading.names else _pick(logs, "jobmanager", name)
+    found = await client.job_manager_logs()
+    log = None if printing.reading.names else _pick(found.logs, "jobmanager", name)
     if log is None:
-        _print_daemon_logs(logs)
+        _print_list(found, printing.reading.output, _DAEMON_LOGS)
     else:
         await _print(client, job_manager_log_path(log.name), log, printing)
 
@@ -150,26 +152,39 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
             return
 
 
-def _print_job_logs(logs: list[LogInfo]) -> None:
-    print_table(
-        ("ATTEMPT", "KIND", "EXECUTOR", "BYTES", "CHANGED", "TASK MANAGER", "READ FROM"),
-        [
-            (
-                str(log.attempt),
-                log.kind,
-                log.executor_id or "-",
-                str(log.size),
-                timestamp(log.mtime),
-                log.taskmanager_id,
-                "storage" if log.kept else "node",
-            )
-            for log in logs
-        ],
-    )
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a list of logs. ``wide``: that of the ids, which only the wide table has."""
+
+    names: tuple[str, ...]
+    cells: Callable[[LogInfo], tuple[str, ...]]
+    wide: str = ""
 
 
-def _print_daemon_logs(logs: list[LogInfo]) -> None:
-    print_table(
-        ("NAME", "KIND", "BYTES", "CHANGED"),
-        [(log.name, log.kind, str(log.size), timestamp(log.mtime)) for log in logs],
-    )
+_JOB_LOGS = _Columns(
+    ("ATTEMPT", "KIND", "EXECUTOR", "BYTES", "CHANGED", "TASK MANAGER", "READ FROM"),
+    lambda log: (
+        str(log.attempt),
+        log.kind,
+        log.executor_id or "-",
+        str(log.size),
+        timestamp(log.mtime),
+        log.taskmanager_id,
+        "storage" if log.kept else "node",
+    ),
+    "ID",
+)
+_DAEMON_LOGS = _Columns(
+    ("NAME", "KIND", "BYTES", "CHANGED"), lambda log: (log.name, log.kind, str(log.size), timestamp(log.mtime))
+)
+
+
+def _print_list(found: LogList, output: OutputFormat, columns: _Columns) -> None:
+    """Print a list of logs: as a table, or as the REST API has it."""
+    if output.is_data:
+        print_data(found, output)
+        return
+    shows_more = output is OutputFormat.WIDE and bool(columns.wide)
+    names = (*columns.names, columns.wide) if shows_more else columns.names
+    rows = [(*columns.cells(log), log.id) if shows_more else columns.cells(log) for log in found.logs]
+    print_table(names, rows)

@@ -7,12 +7,14 @@ from its savepoint. A job has one successor, by its idempotency key or by the id
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.client.declarations.declaration import Wanted, differences, keyed, record_in
+from emberkeep.client.declarations.declaration import Wanted, keyed, record_in
+from emberkeep.client.declarations.differences import differences
 from emberkeep.client.declarations.plan import (
     Choice,
     Known,
@@ -61,7 +63,8 @@ class Applying:
         declaration = self._wanted.record.declaration
         self._namespace = declaration.namespace or (await self._client.tokens.caller()).namespace
         self._known = await find_known(self._client, self._namespace, declaration.name)
-        return make_plan(self._wanted.record, self._known, self._choice)
+        plan = make_plan(self._wanted.record, self._known, self._choice)
+        return plan if self._known is None else dataclasses.replace(plan, job_id=self._known.job_id)
 
     async def carry_out(self, plan: Plan, display: ApplyDisplay) -> JobId:
         """Do what the plan says, and return the id of the job that runs as declared.

@@ -179,24 +179,6 @@ def record_in(spark_conf: Mapping[str, str]) -> DeclaredJob | None:
         ) from None
 
 
-def differences(before: DeclaredJob, after: DeclaredJob) -> list[str]:
-    """Return what differs, one line for each field.
-
-    Neither the values of secrets, nor the directory, nor the policy of upgrades are compared: a job need not be
-    replaced for them.
-    """
-    old, new = _flat(before), _flat(after)
-    lines = []
-    for name in sorted(old.keys() | new.keys()):
-        if name not in old:
-            lines.append(f"+ {name}: {new[name]}")
-        elif name not in new:
-            lines.append(f"- {name}: {old[name]}")
-        elif old[name] != new[name]:
-            lines.append(f"~ {name}: {old[name]} -> {new[name]}")
-    return lines
-
-
 def as_text(value: Value) -> str:
     """Return a value of the file as Spark and Emberkeep write it.
 
@@ -263,18 +245,6 @@ def _refuse_secrets(declaration: Declaration) -> None:
             raise InvalidInput(f"{key} looks like a secret, which a declaration cannot have", field=key, hint=_INSTEAD)
     if redacted_arguments(declaration.arguments) != declaration.arguments:
         raise InvalidInput("arguments: one looks like a secret", field="arguments", hint=_INSTEAD)
-
-
-def _flat(record: DeclaredJob) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in msgspec.to_builtins(msgspec.structs.replace(record.declaration, upgrade=None)).items():
-        if isinstance(value, dict):
-            found |= {f"{name}.{key}": as_text(each) for key, each in value.items()}
-        elif isinstance(value, list):
-            found |= {f"{name}[{index}]": str(each) for index, each in enumerate(value)}
-        else:
-            found[name] = str(value)
-    return found | {f"content of {name}": digest[:12] for name, digest in record.files.items()}
 
 
 def schema() -> dict[str, Any]:

@@ -7,7 +7,8 @@ import hashlib
 from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict, InvalidInput
-from emberkeep.client.declarations.declaration import DeclaredJob, differences
+from emberkeep.client.declarations.declaration import DeclaredJob
+from emberkeep.client.declarations.differences import Change, differences
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 
@@ -59,12 +60,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, with the reason in words. ``changes``: what differs from the declaration that runs."""
+    """What to do, with the reason in words.
+
+    ``changes``: what differs from the declaration that runs. ``job_id``: the job that has the declared name, or "".
+    """
 
     step: Step
     reason: str
     savepoint: str = ""
-    changes: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    job_id: str = ""
 
 
 def idempotency_key(namespace: str, name: str, before: str) -> str:

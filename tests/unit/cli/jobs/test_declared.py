@@ -101,6 +101,26 @@ def test_a_changed_stream_is_stopped_and_starts_from_its_savepoint(
     assert (wish.batches, wish.within_ms, wish.restarts) == (3, 600_000, 2)
 
 
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_programs_read_what_would_change(gateway: Scripted, capfd: Output, folder: Path, output: str) -> None:
+    def read(code: int) -> Any:
+        assert main(["diff", "job.yaml", "-o", output]) == code
+        out, err = capfd.readouterr()
+        assert err == ""
+        return msgspec.json.decode(out) if output == "json" else msgspec.yaml.decode(out)
+
+    reason = "no job of this name exists"
+    assert read(1) == {"step": "start", "job-id": "", "reason": reason, "savepoint": "", "changes": []}
+    first = applied(gateway, capfd)
+    runs(gateway, first)
+    assert (read(0)["step"], read(0)["changes"]) == ("nothing", [])
+
+    declare(folder, conf={"spark.a": 1})
+    found = read(1)
+    assert (found["step"], found["job-id"]) == ("upgrade", first.job_id)
+    assert found["changes"] == [{"field": "conf.spark.a", "before": None, "after": "1"}]
+
+
 def test_the_policy_of_upgrades_and_the_schedule_of_savepoints(gateway: Scripted, capfd: Output, folder: Path) -> None:
     first = applied(gateway, capfd)
     runs(gateway, first)

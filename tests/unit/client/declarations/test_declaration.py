@@ -10,13 +10,13 @@ from emberkeep.client.declarations.declaration import (
     RECORD_KEY,
     DeclaredJob,
     Wanted,
-    differences,
     keyed,
     read_declaration,
     record_in,
     schema,
     wanted_job,
 )
+from emberkeep.client.declarations.differences import Change, differences
 
 TEXT = """
 version: 1
@@ -111,7 +111,9 @@ def test_differences_name_each_field_and_changed_content(folder: Path) -> None:
     before = wanted(folder).record
     (folder / "jobs" / "app.py").write_text("print(2)\n")
     text = TEXT.replace("instances: 2", "instances: 3").replace("  spark.sql.adaptive.enabled: true\n", "")
-    lines = differences(before, wanted(folder, text.replace("data]", "data, more]")).record)
+    changes = differences(before, wanted(folder, text.replace("data]", "data, more]")).record)
+    assert changes[0] == Change("arguments[2]", None, "more")
+    lines = [str(change) for change in changes]
     assert lines[:3] == [
         "+ arguments[2]: more",
         "~ conf.spark.executor.instances: 2 -> 3",

@@ -6,6 +6,7 @@ from emberkeep.base.errors import Conflict, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.client.declarations.apply import replaced_by
 from emberkeep.client.declarations.declaration import Declaration, DeclaredJob
+from emberkeep.client.declarations.differences import Change
 from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan, upgrade_id
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
@@ -14,7 +15,7 @@ from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
 WANTED = DeclaredJob(declaration=Declaration(version=1, name="counts", script="app.py"), files={"script app.py": "a"})
 OTHER = DeclaredJob(declaration=WANTED.declaration, files={"script app.py": "b"})
-CHANGE = ("~ content of script app.py: b -> a",)
+CHANGE = (Change("content of script app.py", "b", "a"),)
 R, F = JobStatus.RUNNING, JobStatus.FINISHED
 
 
@@ -59,7 +60,7 @@ def known(state: JobStatus, record: DeclaredJob | None, stop: Stop | None = None
         (known(F, None, is_readable=False), Choice(again=True), Step.START, "", ()),
     ],
 )
-def test_the_plan(job: Known | None, choice: Choice, step: Step, savepoint: str, changes: tuple[str, ...]) -> None:
+def test_the_plan(job: Known | None, choice: Choice, step: Step, savepoint: str, changes: tuple[Change, ...]) -> None:
     found = make_plan(WANTED, job, choice)
     assert found == Plan(step, found.reason, savepoint, changes)
     assert found.reason
