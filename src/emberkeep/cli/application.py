@@ -15,6 +15,7 @@ from emberkeep import __version__
 from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
 from emberkeep.cli.cluster import commands as cluster_commands
 from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
+from emberkeep.cli.completion.candidates import COMPLETE, end_soon
 from emberkeep.cli.doors import connect, pipelines
 from emberkeep.cli.exit_codes import ExitCode, called, ended, exit_code_of
 from emberkeep.cli.jobs import commands as job_commands
@@ -55,6 +56,8 @@ def completion(
     shell: Literal["bash", "zsh", "fish"], /, *, install: Annotated[bool, Parameter(negative=())] = False
 ) -> int:
     """Print the script with which a shell completes commands, options and their values.
+
+    Jobs, nodes, task managers and savepoints are completed by asking the cluster, if it answers within 2 s.
 
     Parameters
     ----------
@@ -141,4 +144,6 @@ def _run(words: list[str]) -> int:
         words = [*words[:2], *normalise(words[2:], unsupported={})]
     elif words[:1] == ["upgrade"]:
         words = [words[0], *normalise_after_path(words[1:], UPGRADE_FLAGS)]
+    elif words[:1] == [COMPLETE]:
+        end_soon()
     return called(build_app(), words, ExitCode.USAGE)

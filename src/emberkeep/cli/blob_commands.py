@@ -11,7 +11,7 @@ from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import Job, Output
+from emberkeep.cli.parameters import CompletedJob, Job, Output
 from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
 from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 
@@ -88,7 +88,11 @@ def show_blob(
 
 @blob_app.command
 def verify(
-    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+    job: CompletedJob | None = None,
+    /,
+    *,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Read every BLOB in both stores and repair damaged copies. Exit code 1 if one stays damaged.
 

@@ -6,15 +6,21 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from emberkeep.cli.completion import candidates
 from emberkeep.cli.tables import OutputFormat
 
 JOB_GROUP = Group("Job", sort_key=5)
 
 JobSwitch = Annotated[bool, Parameter(group=JOB_GROUP)]
 
-Job = Annotated[str, Parameter(help="Job id, a prefix of one, or a job name.")]
-Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` shows it.")]
-SavepointPath = Annotated[str, Parameter(help="The savepoint's directory, as the cluster sees it.")]
+Job = Annotated[str, Parameter(help="Job id, a prefix of one, or a job name.", completer=candidates.jobs)]
+# For arguments that have a help of their own:
+CompletedJob = Annotated[str, Parameter(completer=candidates.jobs)]
+CompletedTaskManager = Annotated[str, Parameter(completer=candidates.task_managers)]
+Node = Annotated[str, Parameter(help="Id of the node, as `emberkeep node list` shows it.", completer=candidates.nodes)]
+SavepointPath = Annotated[
+    str, Parameter(help="The savepoint's directory, as the cluster sees it.", completer=candidates.savepoints)
+]
 Output = Annotated[
     OutputFormat,
     Parameter(
@@ -39,6 +45,7 @@ FromSavepoint = Annotated[
         name="--from-savepoint",
         metavar="PATH",
         group=JOB_GROUP,
+        completer=candidates.savepoints,
         help="Start from this savepoint: each streaming query continues from its position there.",
     ),
 ]

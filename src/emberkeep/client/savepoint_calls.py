@@ -72,13 +72,17 @@ class SavepointCalls:
 
     async def all(self) -> SavepointList:
         """Return the savepoints of all jobs that the caller sees, newest first, however many there are."""
-        part = await self._get("/savepoints", SavepointList)
+        part = await self.newest()
         found = list(part.savepoints)
         while part.next:
             answer = await self._http.call(Request("GET", "/savepoints", {"before": part.next}))
             part = decode(answer, SavepointList)
             found += part.savepoints
         return SavepointList(savepoints=found)
+
+    async def newest(self) -> SavepointList:
+        """Return the newest savepoints of the jobs that the caller sees, as many as one reply has."""
+        return await self._get("/savepoints", SavepointList)
 
     async def manifest(self, path: str) -> SavepointInfo:
         answer = await self._http.call(Request("GET", "/savepoints/manifest", {"path": path}))

@@ -11,6 +11,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
+from emberkeep.cli.parameters import CompletedTaskManager
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing, show
 
@@ -151,7 +152,11 @@ def list_task_managers(
 
 @task_managers_app.command(name="show")
 def show_task_manager(
-    task_manager: str, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
+    task_manager: CompletedTaskManager,
+    /,
+    *,
+    viewing: Viewing = DEFAULT_VIEWING,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """Show one task manager: resources, slots, drivers.
 

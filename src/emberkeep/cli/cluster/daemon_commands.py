@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.parameters import CompletedTaskManager
 
 task_manager_app = App(name="taskmanager", help="Run a task manager here, or end one permanently.", sort_key=41)
 
@@ -35,7 +36,7 @@ def taskmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 
 @task_manager_app.command(name="stop")
 def stop_task_manager(
-    task_manager: str | None = None,
+    task_manager: CompletedTaskManager | None = None,
     /,
     *,
     drain_first: Annotated[str, Parameter(metavar="DURATION")] = "0s",

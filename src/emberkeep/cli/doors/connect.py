@@ -18,6 +18,7 @@ from cyclopts import App, Parameter
 
 from emberkeep.base.errors import Absent, Fatal, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.completion.candidates import jobs
 from emberkeep.cli.doors.job_options import DEFAULT_DOOR, DoorOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs import commands as job_commands
@@ -38,7 +39,7 @@ _TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
 _START_SECONDS = 120.0
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
-Server = Annotated[str, Parameter(metavar="NAME", help="Name or job id of the server.")]
+Server = Annotated[str, Parameter(metavar="NAME", help="Name or job id of the server.", completer=jobs)]
 
 connect_app = App(name="connect", help="Run Spark Connect servers, and connect to them.", result_action="return_value")
 

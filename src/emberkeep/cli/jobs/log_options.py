@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.cli.parameters import Job, Output
+from emberkeep.cli.parameters import CompletedTaskManager, Job, Output
 from emberkeep.cli.tables import OutputFormat
 
 
@@ -73,7 +73,7 @@ class LogChoice:
         "Print the records of the driver and of all executors of the attempt, by time, each with its writer.\n"
         "Only what they write to standard error: lines that a script prints have no time."
     )
-    task_manager: Annotated[str | None, Parameter(name="--taskmanager")] = None
+    task_manager: Annotated[CompletedTaskManager | None, Parameter(name="--taskmanager")] = None
     "Id of a task manager: print its own log instead of a job's."
     job_manager: Annotated[bool, Parameter(name="--jobmanager", negative=())] = False
     "Print the JobManager's own log instead of a job's."

@@ -11,7 +11,7 @@ from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.stop import Timeout, milliseconds, with_client_waiting
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.parameters import Detach, Job, Output, SavepointPath, SavepointTarget
+from emberkeep.cli.parameters import CompletedJob, Detach, Job, Output, SavepointPath, SavepointTarget
 from emberkeep.cli.savepoints.restore import restore, tell_read
 from emberkeep.cli.stopwatch import Stopwatch
 from emberkeep.cli.tables import OutputFormat, print_data, print_fields, print_table
@@ -65,7 +65,7 @@ def create(
 
 @savepoint_app.command(name="list")
 def list_savepoints(
-    job: str | None = None, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
+    job: CompletedJob | None = None, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """List the savepoints of all jobs that the cluster knows, newest first.
 

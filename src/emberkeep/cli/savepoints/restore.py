@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.completion.candidates import first_savepoint
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.commands import submit
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def restore(
-    *words: Words,
+    *words: Annotated[Words, Parameter(completer=first_savepoint)],
     module: Module = None,
     namespace: JobNamespace = "",
     secret: Secrets = (),

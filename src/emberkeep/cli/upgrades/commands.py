@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.completion.candidates import first_job
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.stop import Timeout, milliseconds, milliseconds_of
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, SubmitOptions, Words
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def upgrade(
-    *words: Words,
+    *words: Annotated[Words, Parameter(completer=first_job)],
     batches: Annotated[int, Parameter(metavar="N")] = 3,
     within: Annotated[str, Parameter(metavar="DURATION")] = "10min",
     restarts: Annotated[int, Parameter(metavar="N")] = 2,

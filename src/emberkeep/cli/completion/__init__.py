@@ -1,0 +1,1 @@
+"""What a shell completes by asking the cluster."""
