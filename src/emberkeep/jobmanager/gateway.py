@@ -160,7 +160,7 @@ class LeaderGateway:
         (view,) = await self._with_evacuations(views, all_of_them=False)
         return view
 
-    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
+    async def usage(self, task_manager_id: TaskManagerId | None, *, after_ms: int) -> UsageView:
         return await self._leader.resources.usage(task_manager_id, after_ms)
 
     async def _with_evacuations(

@@ -207,3 +207,21 @@ class UsageInfo(Kebab, frozen=True, kw_only=True):
     samples: list[UsageSample]
     earlier_interval: Duration
     earlier: list[UsageSample]
+
+
+class SlotSample(Kebab, frozen=True, kw_only=True):
+    """One interval, which begins at ``time``: the newest numbers in it; in an earlier sample, the most slots taken."""
+
+    time: Millis
+    slots: int
+    slots_taken: int
+
+
+class SlotHistory(Kebab, frozen=True, kw_only=True):
+    """How many slots the cluster has had, and how many of them were taken. Its fields are those of UsageInfo."""
+
+    since: Millis | None
+    interval: Duration
+    samples: list[SlotSample]
+    earlier_interval: Duration
+    earlier: list[SlotSample]

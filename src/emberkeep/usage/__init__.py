@@ -1,1 +1,1 @@
-"""How busy the task managers' machines have been: a bounded history, which the leader keeps and stores."""
+"""How busy machines and slots have been: bounded histories, which the leader keeps and stores."""

@@ -1,4 +1,4 @@
-"""The written form of the histories of all task managers: compressed JSON, in a record with a checksum. Pure."""
+"""The written form of all histories: compressed JSON, in a record with a checksum. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decode_usage(data: bytes, *, where: str) -> KeptHistories:
         written = from_json(text, KeptHistories)
     except msgspec.DecodeError as error:
         raise Damaged(f"{where}: not a history of task managers: {error}") from error
-    histories = written.task_managers.values()
+    histories = [*written.task_managers.values(), *filter(None, [written.cluster])]
     if not all(is_well_formed(samples) for one in histories for samples in (one.samples, one.earlier)):
         raise Damaged(f"{where}: samples are not in order")
     return written

@@ -35,6 +35,7 @@ _READ = (
     "/openapi.json",
     "/savepoints",
     "/savepoints/manifest",
+    "/slots/usage",
     "/taskmanagers/{taskmanagerid}/logs",
     "/taskmanagers/{taskmanagerid}/logs/{name}",
     "/taskmanagers/{taskmanagerid}/logs/{name}/download",

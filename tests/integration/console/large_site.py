@@ -151,7 +151,9 @@ def _gateway(jobs: int, nodes: int) -> FakeGateway:
     full = msgspec.structs.replace(last, report=report, usage_since_ms=1, disk_low_since_ms=NOW_MS - 60_000)
     gateway.add_task_managers(full)
     for number in range(DAY):
-        gateway.usages.note(last.info.id, reading(taken=number % 3), NOW_MS - (DAY - number) * gateway.usages.step_ms)
+        moment = NOW_MS - (DAY - number) * gateway.usages.step_ms
+        gateway.usages.note(last.info.id, reading(taken=number % 3), moment)
+        gateway.usages.note_slots(400, 100 + number % 200, moment)
     return gateway
 
 

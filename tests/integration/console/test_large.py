@@ -74,3 +74,19 @@ def test_a_record_near_the_start_of_a_large_log_is_found(opened: tuple[Window, J
     with window.page.expect_download() as download:
         window.page.get_by_role("link", name="Download").click()
     assert abs(download.value.path().stat().st_size - LOG_BYTES) < 1000
+
+
+def test_the_slots_of_the_last_day_are_plotted(opened: tuple[Window, JobId]) -> None:
+    window, _ = opened
+    window.open("/")
+    window.page.locator("#slots-plots canvas").wait_for()
+    window.sees("of 400 slots taken · at most 299 of 400", "#slots-newest")
+    window.page.locator("#slots-plots").focus()
+    window.page.keyboard.press("ArrowLeft")
+    window.page.locator("#slots-spoken").filter(has_text=":").wait_for(state="attached")
+    window.page.locator("#slots-tools").get_by_title("Show the newest hour").click()
+    window.page.wait_for_function("location.search.includes('plot')")
+    window.page.locator("#slots summary").click()
+    assert window.page.locator("#slots-table tr").count() == 60
+    assert window.accessibility_problems() == []
+    assert window.problems == []

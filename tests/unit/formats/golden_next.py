@@ -445,6 +445,11 @@ USAGE_OF_A_DAY = msgspec.structs.replace(
     },
 )
 
+USAGE_WITH_SLOTS = msgspec.structs.replace(
+    USAGE_OF_A_DAY,
+    cluster=KeptUsage(since_ms=1_795_000_003_000, samples=struct.pack("<qfIIHH", 1_795_000_000_000, 0.0, 0, 0, 8, 3)),
+)
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
@@ -465,6 +470,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_usage(USAGE_OF_A_DAY)),
         lambda path: decode_usage(path.read_bytes(), where="usage"),
         USAGE_OF_A_DAY,
+    ),
+    "usage-history-with-slots.record": Format(
+        lambda path: path.write_bytes(encode_usage(USAGE_WITH_SLOTS)),
+        lambda path: decode_usage(path.read_bytes(), where="usage"),
+        USAGE_WITH_SLOTS,
     ),
     "progress-history-with-interval.record": Format(
         lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_INTERVAL)),

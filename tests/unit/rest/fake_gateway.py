@@ -267,13 +267,14 @@ class FakeGateway(JobManagerGateway):
                 f"no task manager {task_manager_id} is registered", hint="GET /v1/taskmanagers lists them"
             ) from None
 
-    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
-        report, history = (await self.task_manager(task_manager_id)).report, self.usages.of(task_manager_id)
+    async def usage(self, task_manager_id: TaskManagerId | None, *, after_ms: int) -> UsageView:
+        report = None if task_manager_id is None else (await self.task_manager(task_manager_id)).report
+        history = self.usages.cluster if task_manager_id is None else self.usages.of(task_manager_id)
         return UsageView(
             since_ms=history.since_ms,
             step_ms=self.usages.step_ms,
-            memory_total_mb=report.memory_total_mb,
-            disk_total_mb=report.disk_total_mb,
+            memory_total_mb=0 if report is None else report.memory_total_mb,
+            disk_total_mb=0 if report is None else report.disk_total_mb,
             samples=history.samples(after_ms),
             earlier_step_ms=EARLIER_STEPS * self.usages.step_ms,
             earlier=history.earlier(after_ms),

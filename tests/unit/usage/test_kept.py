@@ -35,6 +35,31 @@ def times(found: UsageHistory) -> list[int]:
     return [(one.time_ms - START) // STEP for one in found.samples()]
 
 
+def test_the_next_leader_continues_that_of_all_slots() -> None:
+    before, after = UsageHistories(STEP), UsageHistories(STEP)
+    for number in range(5):
+        before.note_slots(8, number, START + number * STEP)
+    after.continue_from(decode_usage(encode_usage(before.kept()), where="test"))
+    after.note_slots(8, 7, START + 5 * STEP)
+
+    assert [sample.slots_taken for sample in after.cluster.samples()] == [0, 1, 2, 3, 4, 7]
+
+
+def test_a_leader_of_an_earlier_release_has_kept_nothing_of_all_slots() -> None:
+    after = UsageHistories(STEP)
+    after.continue_from(msgspec.structs.replace(histories(3, "tm-1").kept(), cluster=None))
+    assert after.cluster.samples() == ()
+    assert len(after.of(TM).samples()) == 3
+
+
+def test_damaged_samples_of_all_slots_are_noticed() -> None:
+    written = msgspec.structs.replace(
+        histories(3, "tm-1").kept(), cluster=msgspec.structs.replace(history(0, 2).kept(), samples=b"odd")
+    )
+    with pytest.raises(Damaged):
+        decode_usage(encode_usage(written), where="test")
+
+
 @pytest.mark.parametrize("length", [1, 7, SAMPLES_KEPT, SAMPLES_KEPT + 50, 5 * SAMPLES_KEPT])
 def test_the_next_leader_continues_a_history(length: int) -> None:
     before, after = history(0, length), UsageHistory(STEP)

@@ -66,7 +66,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     ),
     "savepoints.js": (f"POST {API_PREFIX}/savepoint-verification", f"GET {API_PREFIX}/savepoints/manifest"),
     "streams.js": (),
-    "usage.js": (),
+    "usage_reading.js": (),
 }
 _BASES = ("data-api", "data-source", "data-list", "data-merged")  # scripts extend these addresses
 

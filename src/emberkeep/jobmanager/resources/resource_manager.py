@@ -213,8 +213,8 @@ class ResourceManager(Actor):
         return self._registrations.view(task_manager)
 
     @asked
-    def usage(self, task_manager: TaskManagerId, after_ms: int) -> UsageView:
-        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
+    def usage(self, task_manager: TaskManagerId | None, after_ms: int) -> UsageView:
+        """Return samples of a task manager's history, or of that of all slots. Raises Absent."""
         return self._reports.usage(task_manager, after_ms)
 
     @asked
@@ -260,7 +260,7 @@ class ResourceManager(Actor):
     def _expire(self) -> None:
         now = self._clock.now()
         lapsed = self._slots.expire(now, self._term.hearing.since(now))
-        slots = sum(member.info.slots for member in self._slots.task_managers.all())
+        slots = self._reports.note_slots()
         if lack := self._coverage.review(slots, now):
             log.warning(lack)
         self.suspects.block(self._registrations, self._places)

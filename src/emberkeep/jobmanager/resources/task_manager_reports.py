@@ -17,6 +17,7 @@ from emberkeep.jobmanager.resources.job_standbys import JobStandbys
 from emberkeep.jobmanager.resources.lost_instances import LostInstances
 from emberkeep.jobmanager.resources.registrations import Registration, Registrations
 from emberkeep.jobmanager.resources.suspected_nodes import SuspectedNodes
+from emberkeep.jobmanager.resources.usage_keeper import usage_view
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import UsageView
 from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
@@ -34,7 +35,7 @@ from emberkeep.slots.registered_task_managers import Lapsed, RemovedTaskManager
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.usage.histories import UsageHistories
-from emberkeep.usage.history import EARLIER_STEPS, Reading
+from emberkeep.usage.history import Reading
 
 _GONE = 1000  # task managers whose removal is remembered
 
@@ -158,18 +159,20 @@ class TaskManagerReports:
             slots_taken=0 if member is None else slots - max(0, member.free_slots),
         )
 
-    def usage(self, task_manager: TaskManagerId, after_ms: int) -> UsageView:
-        """Return what a task manager's history has that begins after ``after_ms``. Raises Absent."""
-        report, history = self.registrations.view(task_manager).report, self._usage.of(task_manager)
-        return UsageView(
-            since_ms=history.since_ms,
-            step_ms=self._usage.step_ms,
-            memory_total_mb=report.memory_total_mb,
-            disk_total_mb=report.disk_total_mb,
-            samples=history.samples(after_ms),
-            earlier_step_ms=EARLIER_STEPS * self._usage.step_ms,
-            earlier=history.earlier(after_ms),
-        )
+    def note_slots(self) -> int:
+        """Note for the history how many slots there are, and how many are taken. Return how many there are."""
+        members = self._slots.task_managers.all()
+        slots = sum(member.info.slots for member in members)
+        # as the pages count: what silent task managers have free cannot be given to anyone
+        free = sum(max(0, member.free_slots) for member in members if not member.away)
+        self._usage.note_slots(slots, slots - free, self._clock.now_ms())
+        return slots
+
+    def usage(self, task_manager: TaskManagerId | None, after_ms: int) -> UsageView:
+        """Return what a task manager's history, or that of all slots, has after ``after_ms``. Raises Absent."""
+        report = None if task_manager is None else self.registrations.view(task_manager).report
+        history = self._usage.cluster if task_manager is None else self._usage.of(task_manager)
+        return usage_view(history, self._usage.step_ms, after_ms, report)
 
     def _take_disk(self, info: TaskManagerInfo, report: TaskManagerReport) -> None:
         if not self._slots.restrictions.take_disk(info.id, report.disk_free_mb, report.disk_total_mb):

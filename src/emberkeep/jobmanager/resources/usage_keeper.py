@@ -12,13 +12,29 @@ import structlog
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmanager.term import Term
+from emberkeep.jobmanager.views.cluster import UsageView
+from emberkeep.protocol.messages import TaskManagerReport
 from emberkeep.usage.histories import KeptHistories, UsageHistories
+from emberkeep.usage.history import EARLIER_STEPS, UsageHistory
 from emberkeep.usage.ports import UsageStore
 
 log = structlog.get_logger(__name__)
 
 FIRST_PAUSE = 10.0  # seconds until a new leader has written what it took over
 PAUSE = 60.0  # seconds between two writes: what a killed leader may lose
+
+
+def usage_view(history: UsageHistory, step_ms: int, after_ms: int, report: TaskManagerReport | None) -> UsageView:
+    """Return what a history has that begins after ``after_ms``. ``report``: the newest of its task manager, if any."""
+    return UsageView(
+        since_ms=history.since_ms,
+        step_ms=step_ms,
+        memory_total_mb=0 if report is None else report.memory_total_mb,
+        disk_total_mb=0 if report is None else report.disk_total_mb,
+        samples=history.samples(after_ms),
+        earlier_step_ms=EARLIER_STEPS * step_ms,
+        earlier=history.earlier(after_ms),
+    )
 
 
 class UsageKeeper(ActorPart):

@@ -135,7 +135,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
     """How busy a task manager's machine has been, as far as this leader knows. ``since_ms``: 0 before a heartbeat.
 
-    Totals are of the newest report; 0 if unknown.
+    Totals are of the newest report; 0 if unknown. That of the whole cluster has slots only.
     """
 
     since_ms: int
@@ -214,8 +214,11 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         """Return one task manager. Raises Absent."""
 
-    async def usage(self, task_manager_id: TaskManagerId, *, after_ms: int) -> UsageView:
-        """Return the samples of a task manager's history that begin after ``after_ms``. Raises Absent."""
+    async def usage(self, task_manager_id: TaskManagerId | None, *, after_ms: int) -> UsageView:
+        """Return the samples that begin after ``after_ms`` of a task manager's history; None: of all slots together.
+
+        Raises Absent.
+        """
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         """Stop a task manager permanently. For up to ``drain`` seconds, its work may end or move elsewhere first.

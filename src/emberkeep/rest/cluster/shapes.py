@@ -19,7 +19,9 @@ from emberkeep.protocol.rest_task_managers import (
     Hardware,
     LocalStateOfJob,
     Resources,
+    SlotHistory,
     SlotInfo,
+    SlotSample,
     StandbyCounters,
     StateGatewayCounters,
     TaskManagerDetails,
@@ -177,6 +179,21 @@ def usage_info(view: UsageView) -> UsageInfo:
         earlier_interval=view.earlier_step_ms,
         earlier=[_usage_sample(sample) for sample in view.earlier],
     )
+
+
+def slot_history(view: UsageView) -> SlotHistory:
+    """Return the history of all slots."""
+    return SlotHistory(
+        since=view.since_ms or None,
+        interval=view.step_ms,
+        samples=[_slot_sample(sample) for sample in view.samples],
+        earlier_interval=view.earlier_step_ms,
+        earlier=[_slot_sample(sample) for sample in view.earlier],
+    )
+
+
+def _slot_sample(sample: Sample) -> SlotSample:
+    return SlotSample(time=sample.time_ms, slots=sample.slots, slots_taken=sample.slots_taken)
 
 
 def _usage_sample(sample: Sample) -> UsageSample:

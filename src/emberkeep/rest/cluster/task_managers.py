@@ -1,4 +1,4 @@
-"""Task managers: list, details, stop."""
+"""Task managers: list, details, history, stop; the history of all slots."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from emberkeep.base.clock import MOST_MS
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.protocol.rest import Empty
-from emberkeep.protocol.rest_task_managers import TaskManagerDetails, TaskManagers, UsageInfo
-from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary, usage_info
+from emberkeep.protocol.rest_task_managers import SlotHistory, TaskManagerDetails, TaskManagers, UsageInfo
+from emberkeep.rest.cluster.shapes import slot_history, task_manager_details, task_manager_summary, usage_info
 from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_DRAIN = 7 * 24 * 3600  # seconds
@@ -48,6 +48,10 @@ class ReadUsage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 async def usage(call: CheckedRequest) -> msgspec.Struct:
     return usage_info(await call.api.gateway.usage(call.path["taskmanagerid"], after_ms=call.query.after))
+
+
+async def slots(call: CheckedRequest) -> msgspec.Struct:
+    return slot_history(await call.api.gateway.usage(None, after_ms=call.query.after))
 
 
 async def task_managers(call: CheckedRequest) -> msgspec.Struct:
@@ -90,6 +94,17 @@ ROUTES = (
         problems=(404,),
         doc="The JobManager that leads keeps about a day of it and stores it once a minute, for the next leader. "
         "To read on, give as `after` one less than the `time` of the newest sample: it may have changed.",
+    ),
+    Route(
+        "GET",
+        "/slots/usage",
+        slots,
+        "How many of the cluster's slots were taken",
+        "Task managers",
+        role=Role.VIEWER,
+        reply=SlotHistory,
+        query=ReadUsage,
+        doc="Kept and read on as the history of a task manager.",
     ),
     Route(
         "POST",

@@ -4,7 +4,8 @@
 import { bytes, moment, percent } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { fill } from "./table_rows.js";
-import { continued, diskFree, hasGap, memoryUsed, summary, together, usageRows } from "./usage_series.js";
+import { readHistories } from "./usage_reading.js";
+import { diskFree, memoryUsed, summary, together, usageRows } from "./usage_series.js";
 
 const TABLE_ROWS = 60;
 
@@ -13,26 +14,10 @@ const newest = document.getElementById("usage-newest");
 const problem = document.getElementById("usage-problem");
 const table = document.getElementById("usage-table");
 
-let histories = new Map(); // by address
 let usage = null;
 let plots = null;
 let readAt = -Infinity;
 let busy = false;
-
-async function read(address) {
-  const known = histories.get(address);
-  const last = known?.samples.at(-1)?.time ?? 1;
-  const answer = await ask(address, last - 1);
-  const isMissing = known !== undefined && hasGap(known, answer); // a new leader, or a page that slept for an hour
-  return isMissing ? continued(undefined, await ask(address, 0)) : continued(known, answer);
-}
-
-async function ask(address, after) {
-  const response = await fetch(`${address}?after=${after}`, { cache: "no-store" });
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.detail);
-  return answer;
-}
 
 function numbers(sample, marks) {
   return [
@@ -68,9 +53,7 @@ async function update() {
   readAt = performance.now();
   try {
     const addresses = document.getElementById("usage-sources").dataset.sources.split(" ").filter(Boolean);
-    const answers = await Promise.all(addresses.map(read));
-    histories = new Map(answers.map((answer, index) => [addresses[index], answer]));
-    usage = together(answers) ?? usage;
+    usage = together(await readHistories(addresses)) ?? usage;
     problem.hidden = true;
     await draw();
   } catch (error) {

@@ -116,6 +116,17 @@ export function diskFree(sample) {
   return sample["disk-free-mb"] * MIB;
 }
 
+// The newest sample of the cluster's slots in one sentence, and the most of them that were taken.
+export function slotSummary(samples, since) {
+  const newest = samples.at(-1);
+  const most = samples.reduce((found, sample) => (sample["slots-taken"] >= found["slots-taken"] ? sample : found));
+  return [
+    `${newest["slots-taken"]} of ${newest.slots} slots taken`,
+    `at most ${most["slots-taken"]} of ${most.slots}, last at ${moment(most.time)}`,
+    `known since ${moment(since)}`,
+  ].join(" · ");
+}
+
 function ofAll(value, all) {
   return all > 0 ? `${bytes(value)} of ${bytes(all)}` : bytes(value);
 }

@@ -69,3 +69,26 @@ def test_nothing_is_overwritten_before_it_was_read() -> None:
         assert list(usage.written) == [1, 2]
 
     in_virtual_time(scenario)
+
+
+def test_the_slots_of_the_cluster_are_counted_as_the_pages_count_them() -> None:
+    async def scenario() -> None:
+        usage = MemoryUsage()
+        cluster = SmallCluster(FailingStore(), usage=usage)
+        async with cluster.leading() as service:
+            await asyncio.sleep(25)
+            await cluster.add()
+            await cluster.add()
+            await asyncio.sleep(100)
+            before = await service.gateway.usage(None, after_ms=0)
+            views = await service.gateway.task_managers()
+        slots = sum(view.info.slots for view in views)
+        assert before.samples[0].slots == 0, "a cluster without task managers has a history, too"
+        assert (before.samples[-1].slots, before.samples[-1].slots_taken) == (slots, 0)
+        async with cluster.leading() as service:
+            await asyncio.sleep(30)
+            after = await service.gateway.usage(None, after_ms=0)
+        assert after.since_ms == before.since_ms
+        assert after.samples[:4] == before.samples[:4]
+
+    in_virtual_time(scenario)

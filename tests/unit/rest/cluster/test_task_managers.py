@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.protocol.rest_task_managers import TaskManagerDetails, UsageInfo
+from emberkeep.protocol.rest_task_managers import SlotHistory, TaskManagerDetails, UsageInfo
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.usage.history import Reading
@@ -128,6 +128,25 @@ async def test_the_history_of_a_task_manager_is_read_in_parts(site: Site, gatewa
         "slots": 2,
         "slots-taken": 2,
     }
+
+
+async def test_the_history_of_all_slots_is_read_in_parts(site: Site, gateway: FakeGateway) -> None:
+    nothing = SlotHistory(since=None, interval=10_000, samples=[], earlier_interval=300_000, earlier=[])
+    assert msgspec.json.decode((await site.get("/v1/slots/usage")).body, type=SlotHistory) == nothing
+
+    begin = NOW_MS - NOW_MS % 10_000
+    for number, taken in enumerate((1, 7, 2)):
+        gateway.usages.note_slots(8, taken, begin + 10_000 * number)
+    whole = (await site.get("/v1/slots/usage")).json()
+    assert whole["since"] == begin
+    assert whole["samples"][0] == {"time": begin, "slots": 8, "slots-taken": 1}
+    newest = (await site.get(f"/v1/slots/usage?after={begin + 19_999}")).json()["samples"]
+    assert newest == [{"time": begin + 20_000, "slots": 8, "slots-taken": 2}]
+
+    gateway.usages.note_slots(4, 0, begin + 3_700_000)
+    later = (await site.get("/v1/slots/usage")).json()
+    assert later["samples"] == [{"time": begin + 3_700_000, "slots": 4, "slots-taken": 0}]
+    assert later["earlier"] == [{"time": begin - begin % 300_000, "slots": 8, "slots-taken": 7}]
 
 
 @pytest.mark.parametrize(("path", "status"), [("tm-9/usage", 404), ("tm-127.0.0.2-1/usage?after=x", 400)])

@@ -52,6 +52,20 @@ def test_a_page_that_slept_for_long_reads_everything_again(evaluated: Any) -> No
     assert evaluated("usage_series.hasGap(one, {...one, since: 2000})"), "another leader knows another history"
 
 
+def test_the_most_slots_that_were_taken_are_named(evaluated: Any) -> None:
+    counts = "[[0, 8, 3], [10000, 8, 7], [20000, 4, 1]]"
+    samples = f"{counts}.map(([time, slots, taken]) => ({{ time, slots, 'slots-taken': taken }}))"
+    text = evaluated(f"usage_series.slotSummary({samples}, 0)")
+    assert text.startswith("1 of 4 slots taken · at most 7 of 8, last at ")
+    slots = "{ since: 0, interval: 10000, 'earlier-interval': 300000, earlier: [], samples: " + samples + " }"
+    found = f"usage_series.together([usage_series.continued(undefined, {slots})]).samples"
+    assert evaluated(f"{found}.map((one) => [one.time, one.slots, one['slots-taken'], one.step])") == [
+        [0, 8, 3, 10000],
+        [10000, 8, 7, 10000],
+        [20000, 4, 1, 10000],
+    ]
+
+
 def test_no_line_joins_samples_with_a_gap_between_them(evaluated: Any) -> None:
     gap = "[[0, 300000], [150000, 10000], [160000, 10000], [200000, 10000]].map(([time, step]) => ({time, step}))"
     found = f"usage_series.usageRows({gap}, 210000).map((row) => [row.at, row.record === null])"
