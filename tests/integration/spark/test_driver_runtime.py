@@ -46,6 +46,24 @@ spark.udf.registerJavaFunction("times_seven", "emberkeep.test.TimesSeven", LongT
 is_odd = udf(lambda number: number % 2 == 1, "boolean")
 from runtime_under_test import runtime
 added = context._jsc.sc()
+
+def operations_of_a_query():
+    # names of the stages of one query, and what they do, as they are seen while they run
+    import threading
+    def slow(number):
+        time.sleep(0.25)
+        return number
+    query = spark.range(0, 8, 1, 2).select(udf(slow, "long")("id").alias("n")).groupBy("n").count()
+    query = query.select(udf(slow, "long")("n").alias("n"))
+    running = threading.Thread(target=query.collect)
+    running.start()
+    found = {}
+    while running.is_alive():
+        for stage in runtime.work().stages:
+            found[stage.stage_id] = [stage.name, stage.operations]
+        time.sleep(0.1)
+    return list(found.values())
+
 results = {
     "master": context.master,
     "here": look(),
@@ -56,6 +74,7 @@ results = {
     "odd": spark.range(0, 1000, 1, 8).filter(is_odd("id")).groupBy().sum("id").collect()[0][0],
     "warehouse": spark.conf.get("spark.sql.warehouse.dir"),
     "from_conf": context.getConf().get("spark.emberkeep.test"),
+    "operations": operations_of_a_query(),
     "heap_mb": context._jvm.java.lang.Runtime.getRuntime().maxMemory() // 2**20,
     "executors": sorted(runtime.executor_ids()),
 }
@@ -127,6 +146,10 @@ def test_batch_script_runs_unmodified_with_all_kinds_of_artefacts(drivers: Drive
     assert results["added"] == [[43, "added", [42, "looked up", "unpacked"]]]
     assert (source / "unpacked/inside.txt").read_text() == "unpacked", "Spark clears only its own directory"
     assert results["sevens"] == [7, 14, 21]
+    names, operations = zip(*results["operations"], strict=True)
+    assert len(set(names)) < len(names), "which is why names are not enough"
+    assert len(set(operations)) == len(operations)
+    assert any("Exchange" in each for each in operations)
     assert results["odd"] == sum(range(1, 1000, 2))
     assert results["warehouse"].endswith("/tmp/from-code")
     assert results["from_conf"] == "yes"

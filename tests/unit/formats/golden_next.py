@@ -423,6 +423,13 @@ RESULT_WITH_COST = msgspec.structs.replace(
     samples.RESULT, work=KeptWork(app_id="app-1", work=WORK, course=COURSE_WITH_COST)
 )
 
+WORK_WITH_OPERATIONS = msgspec.structs.replace(
+    WORK, stages=tuple(msgspec.structs.replace(stage, operations="Scan csv → Exchange") for stage in WORK.stages)
+)
+RESULT_WITH_OPERATIONS = msgspec.structs.replace(
+    samples.RESULT, work=KeptWork(app_id="app-1", work=WORK_WITH_OPERATIONS, course=COURSE_WITH_COST)
+)
+
 USAGE = KeptHistories(
     step_ms=10_000,
     task_managers={
@@ -500,6 +507,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_result(RESULT_WITH_COST)),
         lambda path: decode_result(path.read_bytes(), where="result"),
         RESULT_WITH_COST,
+    ),
+    "result-with-operations": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_OPERATIONS)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_OPERATIONS,
     ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(

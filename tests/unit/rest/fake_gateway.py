@@ -346,6 +346,7 @@ def status_report(**changes: object) -> JobMasterStatus:
                     stage_id=20,
                     stage_attempt=1,
                     name="count at flights.py:12",
+                    operations="Scan csv → <Exchange>",
                     status="ACTIVE",
                     tasks=400,
                     active=4,

@@ -439,6 +439,7 @@ async def test_a_job_shows_what_its_attempt_has_done(site: Site) -> None:
     assert "2.0 % in garbage collection" in page
     assert ">12.5 %<" in page, "of one executor"
     assert "count at flights.py:12" in page
+    assert "Scan csv → &lt;Exchange&gt;" in page
     assert "38 of 400" in page
     assert "5.0 ×" in page
     assert ">shuffles: 3 MiB written, 2 MiB read<" in page

@@ -15,7 +15,7 @@ STAGES_KEPT = 20  # stages that a report names: the active ones first, then thos
 EXECUTORS_KEPT = 500  # active executors that a report has: those that collected most garbage
 ENDED_EXECUTORS_KEPT = 30  # executors that have ended: those whose tasks took most time
 ACTIVE = "ACTIVE"  # the status of a stage whose tasks run
-NAME_LIMIT = 200  # characters of a stage's name
+NAME_LIMIT = 200  # characters of a stage's name, and of its operations
 
 
 class StageProgress(Compatible, frozen=True, kw_only=True):
@@ -23,7 +23,8 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
 
     ``median_ms`` and ``slowest_ms``: how long its tasks took, according to Spark; 0 while no task has ended.
     ``spilled_memory`` and ``spilled_disk``: bytes that did not fit into the memory of tasks, before and after they were
-    serialized and written to disks.
+    serialized and written to disks. ``operations``: what the stage does, such as ``Scan csv → Exchange``, in the order
+    of the data; "" if Spark does not say so, and from earlier releases. Stages of one query often have one name.
     """
 
     stage_id: int
@@ -39,6 +40,7 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
     slowest_ms: int = 0
     spilled_memory: int = 0
     spilled_disk: int = 0
+    operations: str = ""
 
     @property
     def left_ms(self) -> int | None:

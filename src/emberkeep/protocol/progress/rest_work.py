@@ -8,6 +8,9 @@ from emberkeep.protocol.rest import Duration, Kebab, Millis
 class StageInfo(Kebab, frozen=True, kw_only=True):
     """One stage. ``status``: Spark's, such as ``ACTIVE`` or ``COMPLETE``.
 
+    ``operations``: what the stage does, such as ``Scan csv → Exchange``, as the Spark UI draws it; empty if that is
+    unknown. Stages of one query often have the same ``name``.
+
     ``median-duration`` and ``longest-duration``: of the tasks that have succeeded; 0 while there is none. ``skew``: how
     many times the median the slowest task took; null while that is unknown. ``time-left``: estimated from the median
     and the tasks that run now; null unless tasks run and some have ended. ``memory-bytes-spilled`` and
@@ -17,6 +20,7 @@ class StageInfo(Kebab, frozen=True, kw_only=True):
     stage_id: int
     stage_attempt: int
     name: str
+    operations: str = ""
     status: str
     tasks: int
     running: int

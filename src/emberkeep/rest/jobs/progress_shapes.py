@@ -39,6 +39,7 @@ def _stage(stage: StageProgress) -> StageInfo:
         stage_id=stage.stage_id,
         stage_attempt=stage.stage_attempt,
         name=stage.name,
+        operations=stage.operations,
         status=stage.status,
         tasks=stage.tasks,
         running=stage.active,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from emberkeep.jobs.progress.work import (
@@ -17,6 +20,9 @@ from emberkeep.jobs.progress.work import (
 from emberkeep.spark.executors.blocks import DRIVER
 
 Report = Mapping[str, Any]
+_OUTERMOST = 2  # the depth of subgraphs in that of the stage
+_NODE = re.compile(r"([0-9]{1,10}) \[")
+_LABEL = re.compile(r'label="(.{1,200})";')
 _LAMBDA = re.compile(r"\$anonfun\$([\w$]+?)\$\d+(?= at |$)")  # what Scala calls a function in a method
 
 
@@ -102,6 +108,35 @@ def _title(description: str) -> str:
     description = _LAMBDA.sub(lambda found: found[1].replace("$lessinit$greater", "<init>").lstrip("$"), description)
     lines = (" ".join(line.split()) for line in description.replace("<br/>", "\n").splitlines())
     return " · ".join(line for line in lines if line and not line.startswith(("id = ", "runId = ")))
+
+
+def decode_operations(graph: str) -> str:
+    """Return what a stage does, given its graph: the names of its outermost operations, in the order of the data.
+
+    ``graph``: as Spark's RDDOperationGraph writes it. An operation is a subgraph with a label, and has nodes, each with
+    the id of an RDD: an RDD is made after those that it reads.
+    """
+    found: list[_Operation] = []
+    depth = 0
+    for line in map(str.strip, graph.splitlines()):
+        if line.startswith("subgraph "):
+            depth += 1
+            if depth == _OUTERMOST:
+                found.append(_Operation())
+        elif line == "}":
+            depth -= 1
+        elif depth >= _OUTERMOST and (node := _NODE.match(line)):
+            found[-1].first = min(found[-1].first, int(node[1]))
+        elif depth == _OUTERMOST and (label := _LABEL.fullmatch(line)):
+            found[-1].name = found[-1].name or label[1]
+    names = [operation.name for operation in sorted(found, key=lambda operation: operation.first) if operation.name]
+    return " → ".join(name for name, _ in groupby(names))[:NAME_LIMIT]
+
+
+@dataclass
+class _Operation:
+    name: str = ""
+    first: float = math.inf  # the least id of its RDDs
 
 
 def decode_work(

@@ -10,11 +10,19 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.jobs.progress.work import NOTHING_DONE, STAGES_KEPT, AttemptWork, StageProgress, added, ended
-from emberkeep.spark.work.decoding import ExecutorTotals, Report, decode_executors, decode_stage, decode_work
+from emberkeep.spark.work.decoding import (
+    ExecutorTotals,
+    Report,
+    decode_executors,
+    decode_operations,
+    decode_stage,
+    decode_work,
+)
 
 _GROWTH = 1.1  # durations are read again when the number of ended tasks has grown by this factor
 _MOST_TASKS = 50_000  # ended tasks of a stage whose durations are read: Spark sorts them for each reading
 _ENDED_KEPT = 10
+_MOST_RDDS = 300  # of a stage whose graph is read: that of a long iteration has thousands
 
 StageKey = tuple[int, int]  # stage, and its attempt
 
@@ -33,6 +41,8 @@ class Store(Protocol):
     def active_stages(self) -> tuple[int, Sequence[Report]]: ...
 
     def stage(self, stage_id: int) -> Report | None: ...
+
+    def graph(self, stage_id: int) -> str: ...
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]: ...
 
@@ -66,6 +76,7 @@ class _Application:
         self._active: dict[StageKey, StageProgress] = {}
         self._ended: deque[StageProgress] = deque(maxlen=_ENDED_KEPT)
         self._measured: dict[StageKey, tuple[int, tuple[int, int]]] = {}  # ended tasks then, and their durations
+        self._operations: dict[StageKey, str] = {}  # of the active stages
         self._spilled = (0, 0)  # by stages that have ended: bytes in memory, and on disk
 
     def read(self, store: Store) -> AttemptWork:
@@ -87,7 +98,16 @@ class _Application:
     def _stage(self, store: Store, report: Report) -> StageProgress:
         stage = decode_stage(report)
         median_ms, slowest_ms = self._durations(store, stage)
-        return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms)
+        operations = self._operations_of(store, report, _key(stage))
+        return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms, operations=operations)
+
+    def _operations_of(self, store: Store, report: Report, key: StageKey) -> str:
+        """Return what a stage does. It is read once: it does not change."""
+        known = self._operations.get(key)
+        if known is None:
+            is_small = len(report.get("rddIds", ())) <= _MOST_RDDS
+            known = self._operations[key] = decode_operations(store.graph(key[0])) if is_small else ""
+        return known
 
     def _end(self, store: Store, key: StageKey) -> None:
         report, newest = store.stage(key[0]), self._active[key]
@@ -96,6 +116,7 @@ class _Application:
             self._ended.append(newest)
         self._spilled = _added_spills(self._spilled, newest)
         self._measured.pop(key, None)
+        self._operations.pop(key, None)
 
     def _durations(self, store: Store, stage: StageProgress) -> tuple[int, int]:
         """Return the durations of a stage's tasks. They are read the less often, the more tasks have ended."""

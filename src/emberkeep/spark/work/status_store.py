@@ -77,6 +77,21 @@ class StatusStore:
         found: Report | None = call("stage", ask)
         return found
 
+    def graph(self, stage_id: int) -> str:
+        """Return the graph of a stage's RDDs, as the Spark UI draws it, in DOT; "" if this Spark has none of it."""
+        from py4j.protocol import Py4JError, Py4JNetworkError
+
+        def ask() -> str:
+            try:
+                graph = self._store().operationGraphForStage(stage_id)
+                return str(self._context._jvm.org.apache.spark.ui.scope.RDDOperationGraph.makeDotFile(graph))
+            except Py4JNetworkError:
+                raise
+            except (Py4JError, TypeError):  # it has forgotten the stage, or has no such method
+                return ""
+
+        return str(call("graph of a stage", ask))
+
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
         """Return how long the median and the slowest task of a stage took, in milliseconds.
 

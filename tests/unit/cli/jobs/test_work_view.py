@@ -67,6 +67,21 @@ def test_info_of_a_stream_says_nothing_of_an_end(fake: FakeJobManager, capfd: Ou
     assert ["12,000", "(20m", "00s)"] in [line[5:8] for line in section(out, "Streaming queries")]
 
 
+def test_stages_with_the_same_name_are_told_apart(fake: FakeJobManager, capfd: Output) -> None:
+    stages = [
+        msgspec.structs.replace(STAGE, stage_id=number, operations=operations)
+        for number, operations in ((7, "AQEShuffleRead → Exchange"), (6, "Scan csv → Exchange"), (5, ""))
+    ]
+    fake.jobs = {A: job_info(A, "etl", work=msgspec.structs.replace(WORK, stages=stages))}
+    assert main(["info", "etl"]) == 0
+    _, _, *rows = section(capfd.readouterr().out, "Stages: ")
+    assert [" ".join(row).split(" 3.0s ")[1] for row in rows] == [
+        "AQEShuffleRead → Exchange (collect at app.py:5)",
+        "Scan csv → Exchange (collect at app.py:5)",
+        "collect at app.py:5",
+    ]
+
+
 def test_before_any_task_has_ended_there_is_no_cost() -> None:
     assert work_text(None) == ""
     assert work_text(msgspec.structs.replace(WORK, task_time=0)) == ""

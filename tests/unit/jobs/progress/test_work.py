@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -16,7 +18,7 @@ from emberkeep.jobs.progress.work import (
 )
 
 
-def stage(number: int, status: str = ACTIVE, **changes: int) -> StageProgress:
+def stage(number: int, status: str = ACTIVE, **changes: Any) -> StageProgress:
     return StageProgress(
         stage_id=number,
         stage_attempt=0,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, STAGES_KEPT, AttemptWork, ExecutorWork, ended
-from emberkeep.spark.work.decoding import decode_stage
+from emberkeep.spark.work.decoding import decode_operations, decode_stage
 from emberkeep.spark.work.reader import WorkReader
 
 
@@ -41,6 +41,40 @@ def executor(identifier: str, completed: int, *, active: int = 0, failed: int = 
     }
 
 
+# As Spark draws a stage that reads a shuffle and joins it with a table. Its RDDs are listed in no order.
+GRAPH = r"""digraph G {
+  id="graph_stage_4";
+  subgraph clusterstage_4 {
+    id="cluster_stage_4";
+    isCluster="true";
+    label="Stage 4";
+    subgraph cluster9 {
+      id="cluster_9";
+      isCluster="true";
+      label="Exchange";
+      21 [id="node_21" labelType="html" label="MapPartitionsRDD [21]<br>collect at app.py:5"]
+    }
+    subgraph cluster7 {
+      id="cluster_7";
+      isCluster="true";
+      label="WholeStageCodegen (3)";
+      20 [id="node_20" labelType="html" label="MapPartitionsRDD [20]<br>label=&quot;x&quot;;"]
+      subgraph cluster8 {
+        label="mapPartitionsInternal";
+        19 [label="MapPartitionsRDD [19]"]
+      }
+    }
+    subgraph cluster4 {
+      label="AQEShuffleRead";
+      8 [id="node_8" labelType="html" label="ShuffledRowRDD [8]<br>collect at app.py:5"]
+    }
+  }
+  19->20;
+  20->21;
+}
+"""
+
+
 class ScriptedStore:
     """What Spark reports now."""
 
@@ -52,6 +86,7 @@ class ScriptedStore:
         self.active: list[dict[str, Any]] = []
         self.ended: dict[int, dict[str, Any]] = {}
         self.measured: list[tuple[int, int]] = []
+        self.drawn: list[int] = []
 
     def active_jobs(self) -> list[dict[str, Any]]:
         return self.jobs
@@ -67,6 +102,10 @@ class ScriptedStore:
 
     def stage(self, stage_id: int) -> dict[str, Any] | None:
         return self.ended.get(stage_id)
+
+    def graph(self, stage_id: int) -> str:
+        self.drawn.append(stage_id)
+        return GRAPH
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
         self.measured.append((stage_id, stage_attempt))
@@ -200,6 +239,27 @@ def test_a_report_names_a_bounded_number_of_stages() -> None:
 )
 def test_a_stage_has_the_name_that_its_user_gave_it(fields: dict[str, str], name: str) -> None:
     assert decode_stage({"stageId": 1, **fields}).name == name
+
+
+def test_a_stage_says_what_it_does_in_the_order_of_the_data() -> None:
+    assert decode_operations(GRAPH) == "AQEShuffleRead → WholeStageCodegen (3) → Exchange"
+    assert decode_operations("") == decode_operations("digraph G {\n}") == decode_operations("}\n}\n5 [x]") == ""
+    twice = GRAPH.replace("Exchange", "map").replace("WholeStageCodegen (3)", "map")
+    assert decode_operations(twice) == "AQEShuffleRead → map"
+    assert len(decode_operations(GRAPH.replace("Exchange", "n" * 200))) == NAME_LIMIT
+
+
+def test_the_operations_of_a_stage_are_read_once() -> None:
+    store, reader = ScriptedStore(), WorkReader()
+    store.active = [stage(4, 8, 2), {**stage(5, 8, 2), "rddIds": list(range(2000))}]
+    first, _, work = (reader.read(store) for _ in range(3))
+    assert work == first
+    assert [one.operations for one in work.stages] == ["", decode_operations(GRAPH)], "a huge graph is not read"
+    assert store.drawn == [4]
+
+    store.active, store.ended = [], {4: stage(4, 8, 8, "COMPLETE")}
+    assert [one.operations for one in reader.read(store).stages] == [decode_operations(GRAPH)]
+    assert store.drawn == [4]
 
 
 def spilling(number: int, status: str, disk: int, attempt: int = 0) -> dict[str, Any]:
