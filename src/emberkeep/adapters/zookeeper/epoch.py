@@ -77,9 +77,10 @@ class LeaderEpoch:
         epoch = await self._session.get(layout.epoch)
         self.lineage = f"{epoch.created:x}-{epoch.created_ms:x}"
         before = await self._last_leader(epoch)
-        if before is not None and before.life == own.life:
-            return epoch.version  # written by us earlier; only the reply was lost
         leader = await self._session.find(layout.leader)
+        is_published = leader is not None and leader.owner == self._session.id
+        if before is not None and before.life == own.life and is_published:
+            return epoch.version  # written by us earlier; only the reply was lost
         if leader is not None and not self._elected and leader.owner != self._session.id:
             other = _leader(leader, layout.leader)
             raise Conflict(
@@ -97,7 +98,8 @@ class LeaderEpoch:
                 transaction.delete(layout.leader)
             transaction.create(layout.leader, data, ephemeral=True)
 
-        self.overtook = leader is not None and leader.owner != self._session.id  # before the reply, which may be lost
+        # Before the reply, which may be lost. What this object has overtaken once may live although it gave up since.
+        self.overtook = self.overtook or (leader is not None and not is_published)
         try:
             stat, *_ = await self._session.commit("write the epoch", build)
         except TransactionRefused as refused:
