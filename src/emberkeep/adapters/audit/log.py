@@ -32,6 +32,7 @@ _BATCH: Final = 256  # entries that are written at once
 _FLUSH_SECONDS: Final = 1.0  # between two checks whether entries for counted refusals are due
 _CLOSE_SECONDS: Final = 5.0  # the longest wait for the queue at the end
 _WARN_SECONDS: Final = 60.0
+_STEP: Final = 2  # from one id to the next: between them is room for the id of an entry about lost ones
 _MOST_SCANNED: Final = 32 * 1024**2  # bytes that one page reads
 
 log = structlog.get_logger(__name__)
@@ -67,7 +68,7 @@ class AuditLog:
                 hint="check the free space and the permissions of the JobManager's directory",
             ) from error
         if newest is not None:
-            self._last = (moment_of(newest.id), int(newest.id[14:]) if newest.id[14:].isdecimal() else 0)
+            self._last = (moment_of(newest.id), _number(newest.id))
         self._writer.start()
 
     @property
@@ -109,7 +110,7 @@ class AuditLog:
         """Return the entry with its id and time, without secrets and control characters."""
         time_ms, number = self._last
         now_ms = max(self._now_ms(), time_ms)  # ids never go back, even if the clock does
-        self._last = (now_ms, number + 1 if now_ms == time_ms else 0)
+        self._last = (now_ms, number + _STEP if now_ms == time_ms else 1)
         texts = {name: _clean(getattr(entry, name)) for name in ("identity", "address", "action", "reason")}
         return msgspec.structs.replace(
             entry,
@@ -150,7 +151,7 @@ class AuditLog:
     def _gap(self, lost: int, following: Entry) -> Entry:
         """Return the entry that stands in for ``lost`` entries before ``following``."""
         return Entry(
-            id=following.id,
+            id=entry_id(moment_of(following.id), _number(following.id) - 1),
             time=following.time,
             identity="",
             role="",
@@ -208,6 +209,12 @@ def _is_newer(line: bytes, selection: Selection) -> bool:
     """True if the line's entry, and so every newer one, belongs to an earlier page."""
     entry = decode(line)
     return entry is not None and bool(selection.before) and entry.id >= selection.before
+
+
+def _number(identifier: str) -> int:
+    """Return the number in an id; 0 if the id has none."""
+    digits = identifier[14:]
+    return int(digits) if digits.isascii() and digits.isdecimal() else 0
 
 
 def _clean(text: str) -> str:

@@ -217,6 +217,28 @@ async def test_a_full_disk_stops_no_request_and_the_gap_is_told(tmp_path: Path) 
     assert after["target"] == {"jobid": f"{6:032x}"}
 
 
+@pytest.mark.parametrize("in_one_ms", [False, True])
+async def test_the_entry_about_a_gap_has_an_id_of_its_own(tmp_path: Path, in_one_ms: bool) -> None:
+    """Pages and the copy in the shared storage continue after an id: two entries with one id would become one."""
+    files = FullDisk(tmp_path, 1024**2, 3)
+    now_ms = (lambda: NOW_MS) if in_one_ms else Ticking()
+    audit = AuditLog(files, now_ms)
+    audit.open()
+    audit.record(entry(1))
+    await eventually(lambda: (tmp_path / NAME).stat().st_size > 0)
+    files.full = True
+    audit.record(entry(2))
+    await eventually(lambda: audit.lost == 1)
+    files.full = False
+    audit.record(entry(3))
+    await audit.close()
+    identifiers = [str(line["id"]) for line in lines(tmp_path)]
+    assert len(set(identifiers)) == 3
+    assert identifiers == sorted(identifiers)
+    page = await audit.read(Selection(before=identifiers[-1]))
+    assert page.entries[0].action == "audit log"
+
+
 async def test_a_full_queue_loses_entries_instead_of_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MOST_QUEUED", 4)
     audit = AuditLog(AuditFiles(tmp_path, 1024**2, 3), Ticking())  # nothing writes yet
