@@ -25,6 +25,7 @@ from emberkeep.audit.refusals import Refusals
 from emberkeep.audit.selection import Page, Selection
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.inert_text import encodable
 from emberkeep.base.request_context import Login
 
 MOST_QUEUED: Final = 10_000  # entries
@@ -218,13 +219,13 @@ def _number(identifier: str) -> int:
 
 
 def _clean(text: str) -> str:
-    return shown(redact(text))
+    return shown(encodable(redact(text)))
 
 
 def _clean_value(name: str, value: str) -> str:
     """Return a value as it may be shown. A name such as ``token`` makes its value a secret."""
     masked = redact(f"{name}={value}")
-    return shown(masked.partition("=")[2])
+    return shown(encodable(masked.partition("=")[2]))
 
 
 def _iso(time_ms: int) -> str:

@@ -22,6 +22,7 @@ from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.chronicle.files import ChronicleFiles
 from emberkeep.adapters.logging_setup import redact
 from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.inert_text import encodable
 from emberkeep.chronicle.lines import in_order
 from emberkeep.chronicle.occurrence import Occurrence, What, occurrence_id, shortened
 from emberkeep.chronicle.selection import Page, Selection, page_of
@@ -72,8 +73,11 @@ class StoredChronicle:
             occurrence,
             id=occurrence_id(self._epoch, self._number),
             time_ms=self._now_ms(),
-            message=shortened(redact(occurrence.message)),
-            details={name: shortened(redact(value)) for name, value in occurrence.details.items()},
+            message=_clean(occurrence.message),
+            by=encodable(occurrence.by),
+            task_manager=encodable(occurrence.task_manager),
+            node=encodable(occurrence.node),
+            details={encodable(name): _clean(value) for name, value in occurrence.details.items()},
         )
         if len(self._waiting) >= MOST_WAITING:
             self._waiting.popleft()
@@ -194,3 +198,7 @@ def _write(
     except OSError as error:
         done.problem = f"{error.strerror or error}"
     return done
+
+
+def _clean(text: str) -> str:
+    return shortened(encodable(redact(text)))

@@ -239,6 +239,18 @@ async def test_the_entry_about_a_gap_has_an_id_of_its_own(tmp_path: Path, in_one
     assert page.entries[0].action == "audit log"
 
 
+async def test_text_that_utf_8_cannot_encode_stops_no_entry(tmp_path: Path) -> None:
+    odd = "caf\udce9"  # as in the name of a file whose bytes are not UTF-8
+    async with opened(tmp_path) as audit:
+        audit.record(msgspec.structs.replace(entry(name=odd), reason=odd, identity=odd, parameters={odd: odd}))
+        audit.record(entry(2))
+    first, second = lines(tmp_path)
+    shown = "caf\\udce9"
+    assert (first["reason"], first["identity"], first["target"]) == (shown, shown, {"name": shown})
+    assert first["parameters"] == {shown: shown}
+    assert second["target"] == {"jobid": f"{2:032x}"}
+
+
 async def test_a_full_queue_loses_entries_instead_of_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MOST_QUEUED", 4)
     audit = AuditLog(AuditFiles(tmp_path, 1024**2, 3), Ticking())  # nothing writes yet

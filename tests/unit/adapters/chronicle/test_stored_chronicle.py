@@ -140,3 +140,16 @@ async def test_stores_have_chronicles_of_their_own(tmp_path: Path) -> None:
     other = StoredChronicle(tmp_path, lambda: 7000, lambda: True)
     other.begin(1, "store-2")
     assert await messages(other) == []
+
+
+async def test_text_that_utf_8_cannot_encode_ends_no_leader(tmp_path: Path) -> None:
+    writer = chronicle(tmp_path)
+    odd = "caf\udce9"  # as in the name of a file whose bytes are not UTF-8
+    writer.note(
+        Occurrence(what=What.STATUS, message=odd, job_id=JOB, by=odd, node=odd, task_manager=odd, details={odd: odd})
+    )
+    await writer.flush()
+    (found,) = (await chronicle(tmp_path, 2).read(JOB, EVERYTHING)).occurrences
+    shown = "caf\\udce9"
+    assert (found.message, found.by, found.node, found.task_manager) == (shown,) * 4
+    assert found.details == {shown: shown}
