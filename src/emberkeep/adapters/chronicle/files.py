@@ -57,7 +57,11 @@ class ChronicleFiles:
     def append(self, job_id: str, occurrences: Sequence[Occurrence]) -> None:
         """Add occurrences to a stream durably. If this fails, some of them may be stored. Raises OSError."""
         with self._writing:
-            self._append(job_id, occurrences)
+            try:
+                self._append(job_id, occurrences)
+            except FileNotFoundError:  # somebody has removed the stream: the next try begins it anew
+                self._lengths.pop(self._stream(job_id), None)
+                raise
 
     def _append(self, job_id: str, occurrences: Sequence[Occurrence]) -> None:
         stream, most = self._stream(job_id), self._most_job if job_id else self._most_cluster

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -54,6 +54,7 @@ class StoredChronicle:
         self._number = 0
         self._waiting: deque[Occurrence] = deque()  # not stored yet, oldest first
         self._forgotten: deque[str] = deque(maxlen=MOST_WAITING)  # jobs whose streams are to be deleted
+        self._refused: frozenset[str] = frozenset()  # jobs whose streams could not be written or deleted last time
         self._newest: dict[str, str] = {}  # by job
         self._noted = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -111,7 +112,9 @@ class StoredChronicle:
             files = self._files
             if files is None:
                 return False
-            batch, forgotten = list(self._waiting)[:_BATCH], list(self._forgotten)
+            # A stream that cannot be written, such as one with a damaged file, must not hold up the others.
+            batch = sorted(self._waiting, key=lambda each: each.job_id in self._refused)[:_BATCH]
+            forgotten = list(self._forgotten)
             try:
                 work = partial(_write, files, self._is_usable, batch, forgotten)
                 done = await asyncio.to_thread(self._writes.run, self._root, work)
@@ -120,10 +123,9 @@ class StoredChronicle:
                 return False
             if done is None:
                 return False
-            stored = {each.id for each in done.stored}
-            self._waiting = deque(each for each in self._waiting if each.id not in stored)
-            for _ in forgotten[: done.forgotten]:
-                self._forgotten.popleft()
+            self._waiting = deque(each for each in self._waiting if each.id not in done.stored)
+            self._forgotten = deque((each for each in self._forgotten if each not in done.forgotten), MOST_WAITING)
+            self._refused = frozenset(done.refused)
             if done.problem:
                 self._say_problem(done.problem)
                 return False
@@ -171,33 +173,46 @@ class StoredChronicle:
 
 
 class _Done(msgspec.Struct):
-    """What a write has done: the occurrences that are stored, the number of deleted streams, and what went wrong."""
+    """What a write has done: the ids of what is stored, the jobs whose streams are deleted, and what went wrong.
 
-    stored: list[Occurrence]
-    forgotten: int = 0
+    ``refused``: the jobs whose streams could not be written or deleted; "" for the cluster's.
+    """
+
+    stored: set[str]
+    forgotten: set[str]
+    refused: set[str]
     problem: str = ""
 
 
 def _write(
     files: ChronicleFiles, is_usable: Callable[[], bool], batch: list[Occurrence], forgotten: list[str]
 ) -> _Done | None:
-    """Append a batch to its streams, and delete others. Stop at the first error; None if the storage is not usable."""
+    """Append a batch to its streams, and delete others. None if the storage is not usable."""
     if not is_usable():
         return None
-    done = _Done([])
+    done = _Done(set(), set(), set())
     by_job: dict[str, list[Occurrence]] = {}
     for each in batch:
         by_job.setdefault(each.job_id, []).append(each)
-    try:
-        for job_id, occurrences in by_job.items():
+    for job_id, occurrences in by_job.items():
+        with _noting(done, job_id):
             files.append(job_id, occurrences)
-            done.stored += occurrences
-        for job_id in forgotten:
+            done.stored |= {each.id for each in occurrences}
+    for job_id in forgotten:
+        with _noting(done, job_id):
             files.remove(job_id)
-            done.forgotten += 1
-    except OSError as error:
-        done.problem = f"{error.strerror or error}"
+            done.forgotten.add(job_id)
     return done
+
+
+@contextlib.contextmanager
+def _noting(done: _Done, job_id: str) -> Iterator[None]:
+    """Note an OSError about the stream of ``job_id``."""
+    try:
+        yield
+    except OSError as error:
+        done.refused.add(job_id)
+        done.problem = done.problem or f"{error.strerror or error}"
 
 
 def _clean(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,13 @@ def test_nothing_is_put_where_a_storage_was_just_unmounted(tmp_path: Path) -> No
     assert not list(storage.iterdir())
     writer.append(JOB, [at(3, What.STATUS)])  # the caller has found that the storage is this cluster's
     assert seconds(writer.read(JOB)) == [3]
+
+
+def test_a_stream_that_somebody_has_removed_is_begun_anew(tmp_path: Path) -> None:
+    writer = files(tmp_path, 1, most=2)
+    writer.append(JOB, [at(1, What.STATUS)])
+    shutil.rmtree(tmp_path / JOB)
+    with pytest.raises(FileNotFoundError):
+        writer.append(JOB, [at(2, What.STATUS)])
+    writer.append(JOB, [at(2, What.STATUS)])
+    assert seconds(writer.read(JOB)) == [2]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.chronicle import stored
+from emberkeep.adapters.chronicle.files import ChronicleFiles
 from emberkeep.adapters.chronicle.stored import StoredChronicle
 from emberkeep.base.errors import Unavailable
 from emberkeep.chronicle.occurrence import Occurrence, What
@@ -16,6 +17,7 @@ from tests.unit.chronicle.occurrences import JOB
 from tests.unit.rest.server import eventually
 
 EVERYTHING = Selection(limit=1000)
+OTHER = "b" * 32
 
 
 class Storage:
@@ -140,6 +142,48 @@ async def test_stores_have_chronicles_of_their_own(tmp_path: Path) -> None:
     other = StoredChronicle(tmp_path, lambda: 7000, lambda: True)
     other.begin(1, "store-2")
     assert await messages(other) == []
+
+
+async def test_a_stream_that_cannot_be_written_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "_BATCH", 2)
+    writer = chronicle(tmp_path)
+    bad = tmp_path / "store-1" / JOB / "000000000000001.events"
+    bad.mkdir(parents=True)  # as good as a file that cannot be written
+    for number in range(4):
+        writer.note(noted(number))
+    writer.note(noted(4, OTHER))
+    for _ in range(2):
+        await writer.flush()
+    assert await messages(chronicle(tmp_path, 2), OTHER) == ["number 4"]
+    bad.rmdir()
+    for _ in range(2):
+        await writer.flush()
+    assert await messages(chronicle(tmp_path, 2)) == [f"number {number}" for number in range(4)]
+
+
+async def test_a_stream_that_cannot_be_deleted_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = chronicle(tmp_path)
+    for job_id in (JOB, OTHER):
+        writer.note(noted(1, job_id))
+    await writer.flush()
+    remove = ChronicleFiles.remove
+
+    def refuse(files: ChronicleFiles, job_id: str) -> None:
+        if job_id == JOB:
+            raise OSError(5, "Input/output error")
+        remove(files, job_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChronicleFiles, "remove", refuse)
+        writer.forget([JOB, OTHER])
+        await writer.flush()
+    assert await messages(writer, OTHER) == []
+    await writer.flush()
+    assert await messages(writer) == []
 
 
 async def test_text_that_utf_8_cannot_encode_ends_no_leader(tmp_path: Path) -> None:
