@@ -25,7 +25,7 @@ class Kind(enum.Enum):
     BLOBS = "blobs"
     GRAPH = "graph"
     RESULT = "result"  # a result that is too large for the job store's own record
-    LOGS = "logs"
+    LOGS = "logs"  # with the job's events
     DAMAGED = "damaged"  # what remains of a job that failed because its records were damaged
 
 
@@ -110,6 +110,6 @@ def with_periods_restarted(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ..
 def is_needed(kind: Kind, status: JobStatus) -> bool:
     """False if data of a job with this status is certainly no longer needed.
 
-    The logs of a job are kept for as long as the job is known. All data of a failed job is kept for inspection.
+    Logs and events of a job are kept for as long as the job is known. All data of a failed job is kept for inspection.
     """
     return kind is Kind.LOGS or status not in (JobStatus.FINISHED, JobStatus.CANCELED)

@@ -10,9 +10,10 @@ from emberkeep.protocol.rest_cluster import TaskManagerOfAnotherStore
 class StorageData(Kebab, frozen=True, kw_only=True):
     """Data that one job has left behind and that no job needs any longer.
 
-    ``kind``: checkpoints, event-logs, blobs, graph, result, or damaged (data kept because the job failed on it).
-    ``known``: true if the job is known to have ended, false if the job store has no record of the job. ``marked`` and
-    ``due``: when the data was marked and when it will be removed; -1 if it is not marked or the time is not known.
+    ``kind``: checkpoints, event-logs, logs (with the job's events), blobs, graph, result, or damaged (data kept because
+    the job failed on it). ``known``: true if the job is known to have ended, false if the job store has no record of
+    the job. ``marked`` and ``due``: when the data was marked and when it will be removed; -1 if it is not marked or the
+    time is not known.
     """
 
     jobid: JobId

@@ -51,17 +51,29 @@ class JobData:
             found |= {(Kind.BLOBS, job_id) for job_id in _jobs(names_if_there(Path(self._layout.ha_blobs)))}
         return found | {(Kind.GRAPH, job_id) for path in self._foreign_graphs() for job_id in _jobs([path.name])}
 
+    def everything(self) -> set[Item]:
+        """Return what ``find`` does, and jobs that have only events: these claim no storage. Raises Unavailable."""
+        return self.find() | _logs_of(_jobs(path.name for path in self._events()))
+
     def directories(self) -> set[Item]:
         """Return the jobs' checkpoints, event logs and logs, except those of jobs with a graph of another job store.
 
-        Raises Unavailable.
+        Events count as logs. Raises Unavailable.
         """
         others = _jobs(path.name for path in self._foreign_graphs())
-        checkpoints, logs = (
-            _jobs(names_if_there(self._layout.checkpoints)),
-            _jobs(names_if_there(self._layout.kept_logs)),
-        )
+        checkpoints = _jobs(names_if_there(self._layout.checkpoints))
+        logs = _jobs([*names_if_there(self._layout.kept_logs), *(path.name for path in self._events())])
         return self._of_jobs(checkpoints - others) | _logs_of(logs - others)
+
+    def _events(self) -> list[Path]:
+        """Return the directories with the events of jobs, of all job stores that this cluster has had."""
+        root = self._layout.events
+        return [
+            root / lineage / name
+            for lineage in names_if_there(root)
+            for name in _names_in_folder(root / lineage)
+            if _jobs([name]) == {name}
+        ]
 
     def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
         """Return what the directories of jobs hold.
@@ -100,14 +112,15 @@ class JobData:
     def remove(self, item: Item) -> None:
         """Remove a job's checkpoints, event logs or logs, or those of its graphs that belong to other job stores.
 
-        The last of checkpoints and event logs takes the job's directory with it.
+        Its events go with its logs. The last of checkpoints and event logs takes the job's directory with it.
 
         Raises what ``require`` raises, and Unavailable.
         """
         kind, job_id = item
         self._ownership.require()
         if kind is Kind.LOGS:
-            _remove_entry(self._layout.kept_logs / job_id)
+            for path in (self._layout.kept_logs / job_id, *(each for each in self._events() if each.name == job_id)):
+                _remove_entry(path)
             return
         if kind is Kind.CHECKPOINTS:
             _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)

@@ -308,7 +308,7 @@ class StorageKeeper:
         )
 
     async def _everything(self) -> set[Item]:
-        found = await asyncio.to_thread(self._storage.data.find) | await self._files_of_store()
+        found = await asyncio.to_thread(self._storage.data.everything) | await self._files_of_store()
         return {item for item in found if item[0] is not Kind.BLOBS} | (self._unknown_blobs() or set())
 
     def _data(self, item: Item, mark: Mark | None) -> StorageData:

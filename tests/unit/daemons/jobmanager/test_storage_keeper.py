@@ -164,6 +164,32 @@ async def test_logs_stay_until_their_job_is_unknown_for_long(bench: Bench) -> No
 
 
 @pytest.mark.req("SAFE-7")
+async def test_events_stay_until_their_job_is_unknown_for_long(bench: Bench) -> None:
+    """A leader may end between the expiry of a result and the deletion of its events."""
+    ended = job_view(job_id(1), "job", JobStatus.FINISHED)
+    bench.know(ended)
+    lineages = [bench.layout.events / name for name in ("store-0", "store-1")]
+    for lineage in lineages:
+        for name in (ended.job_id, UNKNOWN, "cluster", "nodes"):
+            (lineage / name).mkdir(parents=True)
+            (lineage / name / "000000000000001.events").touch()
+
+    def left() -> list[set[str]]:
+        return [{path.name for path in lineage.iterdir()} for lineage in lineages]
+
+    others = {"cluster", "nodes"}
+    await bench.clean_at(0)
+    await bench.clean_at(999)
+    assert left() == [{ended.job_id, UNKNOWN, *others}] * 2
+    assert [(each.jobid, each.kind) for each in (await bench.keeper.status()).data] == [(UNKNOWN, "logs")]
+    await bench.clean_at(1000)
+    assert left() == [{ended.job_id, *others}] * 2
+    bench.know()
+    await bench.keeper.purge()
+    assert left() == [others] * 2
+
+
+@pytest.mark.req("SAFE-7")
 async def test_a_mark_is_taken_back_when_the_job_is_known_again(bench: Bench) -> None:
     bench.put(UNKNOWN)
     await bench.clean_at(0)
