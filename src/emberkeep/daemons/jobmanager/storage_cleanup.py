@@ -18,7 +18,7 @@ earlier. This leader knows that job, or the job is globally terminal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -33,7 +33,8 @@ from emberkeep.base.configuration.options import (
     UNKNOWN_DATA_DELAY,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, RetryLater, Unavailable
+from emberkeep.base.files.ownership import OwnedByAnother
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
@@ -214,7 +215,7 @@ class StorageKeeper:
 
     async def _known(self) -> dict[JobId, JobStatus]:
         """Return the status of all known jobs. Raises an EmberkeepError unless this JobManager leads."""
-        await self._store.confirm()
+        await _as_leader(self._store.confirm())
         return {job.job_id: job.status for job in await self._gateway.jobs()}
 
     async def _remove(self, due: list[Mark]) -> None:
@@ -246,9 +247,9 @@ class StorageKeeper:
         await asyncio.to_thread(self._storage.require)
         kind, job_id = item
         if kind is Kind.GRAPH:
-            await self._store.remove_graph(job_id)
+            await _as_leader(self._store.remove_graph(job_id))
         else:
-            await self._store.remove_result(job_id)
+            await _as_leader(self._store.remove_result(job_id))
 
     async def _release(self, due: list[Mark]) -> None:
         if due:
@@ -350,7 +351,7 @@ class StorageKeeper:
         return await self.status()
 
     async def _adopt(self) -> None:
-        await self._store.adopt_storage()
+        await _as_leader(self._store.adopt_storage())
         await asyncio.to_thread(self._storage.blobs.adopt)
 
     async def purge(self, *, force: bool = False) -> StorageInfo:
@@ -386,3 +387,16 @@ class StorageKeeper:
                 hint="stop these task managers first, or restart each with taskmanager.adopt-leader: true and then "
                 "restart the JobManager; `purge --force` deletes the data even while jobs use it",
             )
+
+
+async def _as_leader(work: Awaitable[None]) -> None:
+    """Wait for work of the job store. Raises RetryLater, not Conflict, if this JobManager is no longer the leader.
+
+    A client that asked for the work then goes to the new leader.
+    """
+    try:
+        await work
+    except OwnedByAnother:
+        raise
+    except Conflict as error:
+        raise RetryLater(f"this JobManager is no longer the leader: {error.message}", hint="try again") from error

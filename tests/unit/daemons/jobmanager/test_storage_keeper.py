@@ -19,7 +19,7 @@ from emberkeep.adapters.shared_storage.marks import MARKS_FILE
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, RetryLater, Unavailable
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.files.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.ids import JobId, TaskManagerId
@@ -77,6 +77,7 @@ class Bench:
             raise Conflict("epoch 1 is over")
 
     async def adopt_storage(self) -> None:
+        await self.confirm()
         self.storage.adopt()
 
     async def damaged(self) -> list[DamagedJob]:
@@ -240,8 +241,11 @@ async def test_a_deposed_leader_removes_nothing(bench: Bench) -> None:
     bench.put(UNKNOWN)
     await bench.clean_at(0)
     bench.leads = False
-    with pytest.raises(Conflict):
+    with pytest.raises(RetryLater, match="no longer the leader"):
         await bench.clean_at(1000)
+    for request in (bench.keeper.adopt, bench.keeper.purge):
+        with pytest.raises(RetryLater, match="no longer the leader"):  # the client then asks the new one
+            await request()
     assert bench.left() == {UNKNOWN}
 
 
