@@ -67,7 +67,7 @@ class BackupManifest(Compatible, frozen=True, kw_only=True):
     - ``storage``, ``checkpoints``, ``savepoints``: the cluster's directories of these.
     - ``addresses``: where JobManagers listened ("host:port").
     - ``records``: the member with the records of the job store.
-    - ``problems``: what the backup lacks of upgrades that are under way, and why.
+    - ``problems``: what the backup lacks of upgrades that are under way, or whose records are damaged, and why.
     """
 
     made_ms: int

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from emberkeep.adapters.backups.contents import CopiedJob, StoreCopy
+from emberkeep.adapters.backups.contents import CopiedJob, StoreCopy, readable_upgrades
 from emberkeep.adapters.backups.names import DATABASE
 from emberkeep.adapters.job_store.graph_files import decode_handle
 from emberkeep.adapters.job_store.records import (
@@ -96,18 +96,23 @@ def read_database(path: Path, addresses: tuple[str, ...] = ()) -> StoreCopy:
             kept = copy.execute("SELECT place_id FROM storage").fetchall()
             pointers = dict(copy.execute("SELECT job_id, pointers FROM checkpoints"))
             rows = copy.execute("SELECT job_id, handle, attempt FROM jobs ORDER BY position").fetchall()
-            upgrades = copy.execute("SELECT upgrade_id, record FROM upgrades").fetchall()
+            rows_of_upgrades = copy.execute("SELECT upgrade_id, record FROM upgrades").fetchall()
     except sqlite3.Error as error:
         raise translated(error, path) from error
     except ValueError as error:
         raise Damaged(f"{path}: damaged: {error}") from error
+    upgrades, unreadable = readable_upgrades(
+        ((f"upgrade {upgrade_id}", data) for upgrade_id, data in rows_of_upgrades),
+        lambda data, where: decode_upgrade(data, where=where),
+    )
     return StoreCopy(
         member=DATABASE,
         identity=str(identity),
         storage_id=origin_of(str(identity), str(kept[0][0]) if kept else "").storage,
         epoch=int(epoch),
         jobs=tuple(_job(JobId(job_id), handle, attempt, pointers.get(job_id)) for job_id, handle, attempt in rows),
-        upgrades=tuple(decode_upgrade(data, where=f"upgrade {upgrade_id}") for upgrade_id, data in upgrades),
+        upgrades=upgrades,
+        unreadable=unreadable,
         addresses=addresses,
     )
 

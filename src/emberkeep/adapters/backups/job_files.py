@@ -32,7 +32,7 @@ from emberkeep.jobs.model import JobGraph
 class CollectedFiles:
     """``graphs``: by job. ``blobs``: owners and digests. ``members``: names in the backup. ``problems``: by job.
 
-    ``of_upgrades``: what upgrades that are under way lack.
+    ``of_upgrades``: what upgrades lack that are under way, and those whose records are damaged.
     """
 
     graphs: dict[JobId, JobGraph] = field(default_factory=dict)
@@ -65,6 +65,7 @@ class JobFiles:
                 raise
             except (Absent, Damaged) as error:
                 found.problems[job.job_id] = error.message
+        found.of_upgrades += [f"an upgrade: its record is copied as it is: {each}" for each in copy.unreadable]
         for upgrade in copy.upgrades:
             for owner, wanted in ((upgrade.new_id, upgrade.new), (upgrade.back_id, upgrade.back)):
                 if wanted is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from emberkeep.adapters.backups.contents import CopiedJob, StoreCopy
+from emberkeep.adapters.backups.contents import CopiedJob, StoreCopy, readable_upgrades
 from emberkeep.adapters.backups.names import NODES
 from emberkeep.adapters.job_store.graph_files import decode_handle
 from emberkeep.adapters.job_store.records import StoredAttempt
@@ -74,17 +74,18 @@ class Nodes:
             raise Damaged(f"{self.where}: has no ownership record of the job store")
         owner = decode_owner(by_path[OWNER], where=f"{self.where}, {OWNER}")
         in_order = [node for node in self.record.nodes if node.name]
+        upgrades, unreadable = readable_upgrades(
+            ((f"{self.where}, {node.path}", node.data) for node in in_order if node.folder == UPGRADES),
+            lambda data, where: decode_node(data, Upgrade, where=where),
+        )
         return StoreCopy(
             member=NODES,
             identity=owner.place_id,
             storage_id=origin_of(owner.place_id, owner.belongs_to).storage,
             epoch=self.record.epoch,
             jobs=tuple(self._job(JobId(node.name), by_path) for node in in_order if node.folder == JOBS),
-            upgrades=tuple(
-                decode_node(node.data, Upgrade, where=f"{self.where}, {node.path}")
-                for node in in_order
-                if node.folder == UPGRADES
-            ),
+            upgrades=upgrades,
+            unreadable=unreadable,
             results=tuple(self._files_of_results(in_order)),
             addresses=addresses,
         )

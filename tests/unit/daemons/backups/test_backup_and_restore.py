@@ -17,13 +17,14 @@ import pytest
 
 from emberkeep.adapters.backups import database_restore
 from emberkeep.adapters.backups.keys import own_token
+from emberkeep.adapters.backups.node_records import Node, Nodes, NodesRecord
 from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.backups.verification import verify
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.backups.continuation import From, RestorePlan
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
-from emberkeep.base.files.ownership import read_owner
+from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, encode_owner, read_owner
 from emberkeep.blobs.model import permanent
 from emberkeep.daemons.backups.creating import create
 from emberkeep.daemons.backups.restoring import RestoreRequest, restore
@@ -295,6 +296,30 @@ async def test_a_job_without_its_graph_does_not_prevent_the_backup_of_the_others
         manifest = await backed_up(old, tmp_path / "backup")
     assert [(each.job_id, bool(each.problem)) for each in manifest.jobs] == [(lost.job_id, True), (kept.job_id, False)]
     assert "its job graph" in manifest.lacks[0]
+
+
+async def test_a_damaged_record_of_an_upgrade_does_not_prevent_a_backup(
+    old: EmbeddedSite, new: EmbeddedSite, tmp_path: Path
+) -> None:
+    async with old.led() as store:
+        await old.accept(store, 1)
+    with contextlib.closing(sqlite3.connect(old.layout.job_manager / "jobs.sqlite")) as connection, connection:
+        connection.execute("INSERT INTO upgrades (upgrade_id, record) VALUES (?, ?)", ("u" * 32, b"torn"))
+    manifest = await backed_up(old, tmp_path / "backup")
+    assert "u" * 32 in manifest.lacks[0]
+    assert (await restored(new, tmp_path / "backup")).done
+    async with new.led() as store:
+        assert len(await store.recover()) == 1
+
+
+def test_a_damaged_record_of_an_upgrade_in_zookeeper_does_not_prevent_a_backup() -> None:
+    owner = encode_owner(
+        Owner(cluster_id="c", kind=OwnedPlaceKind.ZOOKEEPER, created_at_ms=1, place_id="p", belongs_to="")
+    )
+    nodes = (Node(path="owner", data=owner), Node(path=f"upgrades/{'u' * 32}", data=b"torn"))
+    copy = Nodes(NodesRecord(epoch=1, nodes=nodes), "nodes").copied()
+    assert copy.upgrades == ()
+    assert "u" * 32 in copy.unreadable[0]
 
 
 async def test_a_damaged_job_store_is_named_and_leaves_no_backup(old: EmbeddedSite, tmp_path: Path) -> None:
