@@ -58,11 +58,12 @@ class BackupReader:
 
     def read(self, name: str) -> bytes:
         """Return the content of a small member, unchecked."""
-        with self._opened(name) as file:
-            data = file.read(_LARGEST_SMALL + 1)
-        if len(data) > _LARGEST_SMALL:
-            raise Damaged(f"{self.path}: {name} has more than {_LARGEST_SMALL} bytes")
-        return data
+        data = bytearray()
+        for piece in self._pieces(name):
+            data += piece
+            if len(data) > _LARGEST_SMALL:
+                raise Damaged(f"{self.path}: {name} has more than {_LARGEST_SMALL} bytes")
+        return bytes(data)
 
     def manifest(self) -> tuple[BackupManifest, bytes, bytes]:
         """Return the manifest, its bytes, and its seal. Raises BackupDamaged, NewerFormat."""
@@ -78,10 +79,9 @@ class BackupReader:
     def look_at(self, name: str) -> Member:
         """Return size and digest that a member has now."""
         digest, size = hashlib.sha256(), 0
-        with self._opened(name) as file:
-            while piece := file.read(_PIECE):
-                digest.update(piece)
-                size += len(piece)
+        for piece in self._pieces(name):
+            digest.update(piece)
+            size += len(piece)
         return Member(name=name, size=size, sha256=digest.hexdigest())
 
     def extract(self, member: Member, target: Path, *, mode: int = 0o600) -> None:
@@ -92,10 +92,9 @@ class BackupReader:
             temporary.unlink(missing_ok=True)
             descriptor = SYSTEM_FILES.create(str(temporary), mode)
             try:
-                with self._opened(member.name) as file:
-                    while piece := file.read(_PIECE):
-                        digest.update(piece)
-                        SYSTEM_FILES.write(descriptor, piece)
+                for piece in self._pieces(member.name):
+                    digest.update(piece)
+                    SYSTEM_FILES.write(descriptor, piece)
                 SYSTEM_FILES.sync(descriptor)
             finally:
                 os.close(descriptor)
@@ -109,27 +108,34 @@ class BackupReader:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _opened(self, name: str) -> Iterator[BinaryIO]:
+    def _pieces(self, name: str) -> Iterator[bytes]:
+        """Yield the content of a member. Raises Absent, BackupDamaged, and what ``cannot_read`` returns."""
+        with self._opened(name) as file:
+            while piece := self._piece(name, file):
+                yield piece
+
+    def _piece(self, name: str, file: BinaryIO) -> bytes:
+        try:
+            return file.read(_PIECE)
+        except tarfile.TarError as error:
+            raise BackupDamaged(f"{self.path}: {name} cannot be read: {error}", hint="use another backup") from None
+        except OSError as error:  # a bad sector, for instance
+            raise cannot_read(self.path / name, error) from error
+
+    def _opened(self, name: str) -> BinaryIO:
         checked_name(name)
         try:
             if self._archive is None:
-                file: BinaryIO = (self.path / name).open("rb")
-            elif name not in self._entries:
+                return (self.path / name).open("rb")
+            if name not in self._entries:
                 raise Absent(f"{name} is missing")
-            else:
-                found = self._archive.extractfile(self._entries[name])
-                assert found is not None, "only regular files are listed"  # noqa: S101
-                file = found  # type: ignore[assignment]
+            found = self._archive.extractfile(self._entries[name])
         except FileNotFoundError:
             raise Absent(f"{name} is missing") from None
         except OSError as error:
             raise cannot_read(self.path / name, error) from error
-        try:
-            with file:
-                yield file
-        except tarfile.TarError as error:
-            raise BackupDamaged(f"{self.path}: {name} cannot be read: {error}", hint="use another backup") from None
+        assert found is not None, "only regular files are listed"  # noqa: S101
+        return found  # type: ignore[return-value]
 
 
 def open_backup(path: Path) -> BackupReader:

@@ -19,7 +19,9 @@ from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.backups.verification import verify
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.files.errors import shortage
+from emberkeep.base.inert_text import encodable
 from emberkeep.daemons.arguments import parse_arguments
 from emberkeep.daemons.backups.creating import create
 from emberkeep.daemons.backups.restoring import RestoreRequest, restore
@@ -41,11 +43,22 @@ def main(arguments: list[str]) -> int:
     try:
         configuration, layout = parse_arguments("backup", others)
         result = asyncio.run(_run(given, configuration, layout))
-    except EmberkeepError as error:
-        sys.stderr.write(f"\n{msgspec.json.encode({'message': error.message, 'hint': error.hint}).decode()}")
-        return EXIT_USAGE if isinstance(error, InvalidInput) else _EXIT_FAILED
+    except (EmberkeepError, OSError) as error:
+        failure = error if isinstance(error, EmberkeepError) else _of_system(error)
+        told = {"message": encodable(failure.message), "hint": failure.hint and encodable(failure.hint)}
+        sys.stderr.write(f"\n{msgspec.json.encode(told).decode()}")
+        return EXIT_USAGE if isinstance(failure, InvalidInput) else _EXIT_FAILED
     sys.stdout.write(msgspec.json.encode(result).decode())
     return EXIT_OK
+
+
+def _of_system(error: OSError) -> Fatal:
+    """Return the operating system's error as ours: this user may not read the state directory, for instance."""
+    where = f"{error.filename}: " if error.filename else ""
+    return Fatal(
+        f"{where}{error.strerror or error}",
+        hint=shortage(error) or "run this as the user of the JobManager, and check that its directories can be used",
+    )
 
 
 async def _run(given: argparse.Namespace, configuration: Configuration, layout: StateLayout) -> Any:

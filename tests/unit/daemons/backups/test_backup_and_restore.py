@@ -298,6 +298,17 @@ async def test_a_job_without_its_graph_does_not_prevent_the_backup_of_the_others
     assert "its job graph" in manifest.lacks[0]
 
 
+async def test_a_member_that_the_disk_cannot_read_is_named(old: EmbeddedSite, tmp_path: Path) -> None:
+    await running(old, tmp_path / "backup")
+    blob = tmp_path / "backup" / "blobs" / CODE_SHA256
+    blob.unlink()
+    blob.symlink_to("/proc/self/mem")  # its first page cannot be read: EIO
+    reader = open_backup(tmp_path / "backup")
+    (damage,) = verify(reader, old.token()).damages
+    assert damage.member == f"blobs/{CODE_SHA256}"
+    assert "Input/output error" in damage.what
+
+
 async def test_a_damaged_record_of_an_upgrade_does_not_prevent_a_backup(
     old: EmbeddedSite, new: EmbeddedSite, tmp_path: Path
 ) -> None:
