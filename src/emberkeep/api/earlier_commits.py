@@ -10,7 +10,8 @@ import re
 import threading
 
 NO_BATCH = -1
-_SCHEME_AND_HOST = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
+_SCHEME_AND_HOST = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?")
+_PORT = re.compile(r":[0-9]*\Z")
 
 
 class EarlierCommits:
@@ -18,24 +19,35 @@ class EarlierCommits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._batches: dict[str, int] = {}
+        self._batches: dict[tuple[str, str], int] = {}  # by path, and bucket or host
 
     def note(self, checkpoint: str, batch: int) -> None:
         with self._lock:
-            self._batches[_path(checkpoint)] = batch
+            self._batches[_place(checkpoint)] = batch
 
     def newest(self, checkpoint: str) -> int:
-        """Return the newest batch that earlier attempts have committed to this checkpoint; NO_BATCH for none."""
+        """Return the newest batch that earlier attempts have committed to this checkpoint; NO_BATCH for none.
+
+        A location without a bucket or host is in the default file system, which may be any: it matches all of them.
+        """
+        path, host = _place(checkpoint)
         with self._lock:
-            return self._batches.get(_path(checkpoint), NO_BATCH)
+            found = (
+                batch
+                for (known, where), batch in self._batches.items()
+                if known == path and (where == host or not where or not host)
+            )
+            return max(found, default=NO_BATCH)
 
 
-def _path(location: str) -> str:
-    """Return the part of a location that Spark does not rewrite: /c, file:/c and file:///c are one checkpoint.
+def _place(location: str) -> tuple[str, str]:
+    """Return path, and bucket or host, of a location: /c, file:/c and file:///c are one checkpoint.
 
     A "#" or "?" is part of the path, as in Hadoop's ``Path``.
     """
-    return "/" + _SCHEME_AND_HOST.sub("", location).strip("/")
+    found = _SCHEME_AND_HOST.match(location)
+    host = "" if found is None or found[1].lower() == "file" else _PORT.sub("", found[2] or "").lower()
+    return "/" + _SCHEME_AND_HOST.sub("", location).strip("/"), host
 
 
 EARLIER_COMMITS = EarlierCommits()

@@ -262,6 +262,17 @@ def test_checkpoints_whose_paths_begin_alike_are_told_apart(mark: str) -> None:
     assert commits.newest(f"webhdfs://localhost/data{mark}2/q") == -1, "its sink would wait for batches without end"
 
 
+def test_checkpoints_with_one_path_in_several_buckets_are_told_apart() -> None:
+    commits = EarlierCommits()
+    commits.note("s3a://one/q", 7)
+    commits.note("s3a://two/q", 3)
+    places = ("s3a://one/q", "s3a://two/q", "s3a://three/q", "/q")
+    assert [commits.newest(place) for place in places] == [7, 3, -1, 7]
+    commits.note("/default/q", 5)
+    assert commits.newest("hdfs://nn:8020/default/q") == 5, "the default file system may be that one"
+    assert commits.newest("HDFS://NN/default/q") == 5
+
+
 def test_what_the_job_store_knows_of_a_checkpoint_reaches_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
     commits = EarlierCommits()
     monkeypatch.setattr(committed_before, "EARLIER_COMMITS", commits)
