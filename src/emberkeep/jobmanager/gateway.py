@@ -7,6 +7,7 @@ Requests that change something are refused while the leadership cannot be confir
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 
 import msgspec
 
@@ -143,6 +144,16 @@ class LeaderGateway:
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         return await self._leader.dispatcher.requests.procedure(job_id, trigger_id)
+
+    @contextlib.asynccontextmanager
+    async def disposing(self, path: str) -> AsyncIterator[None]:
+        submissions = self._confirmed_leader().dispatcher.submissions
+        await submissions.begin_disposal(path)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(RetryLater):  # the leader has ended
+                submissions.end_disposal(path)
 
     # --- task managers ------------------------------------------------------------------------------------------------
 

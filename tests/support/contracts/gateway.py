@@ -114,6 +114,16 @@ class GatewayContract:
         assert await stage.gateway.jobs() == []
         await stage.gateway.submit(job(1))
 
+    async def test_no_job_starts_from_a_savepoint_that_is_being_deleted(self, stage: Stage) -> None:
+        await stage.gateway.submit(job(1, savepoint="/s/1"))
+        async with stage.gateway.disposing("/s/1"):
+            assert (await stage.gateway.submit(job(1, savepoint="/s/1"))).created is False, "it was accepted before"
+            for savepoint in ("/s/1", "file:///s/1/"):
+                with pytest.raises(RetryLater, match="is being deleted"):
+                    await stage.gateway.submit(job(2, savepoint=savepoint))
+            await stage.gateway.submit(job(3, savepoint="/s/2"))
+        await stage.gateway.submit(job(2, savepoint="/s/1"))
+
     async def test_jobs_are_listed_newest_first(self, stage: Stage) -> None:
         for number in (2, 1, 3):
             await stage.gateway.submit(job(number))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+
 import msgspec
 
 from emberkeep.base.configuration.values import Configuration
@@ -41,6 +44,7 @@ from emberkeep.jobs.progress.work import AttemptWork, ExecutorWork, StageProgres
 from emberkeep.jobs.traces.recovery_trace import Milestone, Reached, RecoveryCause, RecoveryTrace
 from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.jobs.upgrades.words import upgrade_text
+from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
@@ -80,6 +84,7 @@ class FakeGateway(JobManagerGateway):
         self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
+        self.disposed: list[str] = []  # savepoints that are being deleted
         self.upgrade_steps: list[dict[str, object]] = []  # what each look at an upgrade changes; the last one stays
         self.wishes: list[tuple[JobId, UpgradeWish]] = []
         self.procedures: dict[tuple[JobId, str], ProcedureView] = {}
@@ -133,6 +138,15 @@ class FakeGateway(JobManagerGateway):
     def address(self) -> str:
         return "127.0.0.1:8081"
 
+    @contextlib.asynccontextmanager
+    async def disposing(self, path: str) -> AsyncIterator[None]:
+        self._maybe_refuse()
+        self.disposed.append(path)
+        try:
+            yield
+        finally:
+            self.disposed.remove(path)
+
     async def is_confirmed(self) -> bool:
         if self.confirmed is None:
             raise RetryLater("this JobManager no longer leads")
@@ -145,6 +159,8 @@ class FakeGateway(JobManagerGateway):
             return Submission(job_id=known, created=False)
         if graph.job_id in self.views:
             raise Conflict(f"job id {graph.job_id} is taken by another submission")
+        if graph.savepoint and any(is_same_place(each, graph.savepoint) for each in self.disposed):
+            raise RetryLater(f"the savepoint {graph.savepoint} is being deleted")
         if self.blobs is not None:
             contents = [BlobContent(sha256=item.sha256, size=item.size) for item in graph.artefacts]
             await self.blobs.claim(graph.job_id, contents)

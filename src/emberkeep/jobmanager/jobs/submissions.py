@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from emberkeep.base.actors import Actor, ActorPart
+from emberkeep.base.actors import Actor, ActorPart, asked, told
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, OverQuota, RetryLater
@@ -22,6 +22,7 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
+from emberkeep.lifecycle.locations import is_same_place
 
 _QUOTA_SECONDS = 10.0  # after which a client may try again: jobs take long
 
@@ -55,6 +56,7 @@ class Submissions(ActorPart):
         self._add = add
         self._upgrades = upgrades
         self._creating: dict[JobId, JobGraph] = {}
+        self._disposals: list[str] = []  # savepoints that are being deleted because somebody has asked for it
 
     def creating(self) -> tuple[JobGraph, ...]:
         """Return the jobs that are being written to the store."""
@@ -63,8 +65,9 @@ class Submissions(ActorPart):
     async def submit(self, graph: JobGraph, *, is_kept: bool = False) -> Submission:
         """Accept a job durably. ``is_kept``: an upgrade submits it, which keeps a place for it.
 
-        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, the savepoint to start from is being
-        deleted, or an upgrade needs either of them), OverQuota (of its namespace), RetryLater, UnknownOutcome, Fatal.
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken, retention deletes the savepoint to
+        start from, or an upgrade needs either of them), OverQuota (of its namespace), RetryLater, UnknownOutcome,
+        Fatal.
         """
         answer = await self.ask(partial(self._submit, graph, is_kept))
         return await answer
@@ -72,6 +75,24 @@ class Submissions(ActorPart):
     async def knows(self, graph: JobGraph) -> bool:
         """True if a job with this id or idempotency key was accepted, or is being accepted."""
         return await self.ask(lambda: self._is_taken(graph.job_id) or self._table.has_key(graph.idempotency_key))
+
+    @asked
+    def begin_disposal(self, path: str) -> None:
+        """Accept no job that starts from the savepoint at ``path`` until ``end_disposal``.
+
+        Raises Conflict if such a job is being accepted.
+        """
+        for graph in self._creating.values():
+            if graph.savepoint and is_same_place(graph.savepoint, path):
+                raise Conflict(
+                    f"job {graph.job_id} ({graph.name}), which starts from {path}, is being submitted",
+                    hint="delete the savepoint when that job has ended",
+                )
+        self._disposals.append(path)
+
+    @told
+    def end_disposal(self, path: str) -> None:
+        self._disposals.remove(path)
 
     def check(self, graph: JobGraph) -> None:
         """Raise InvalidInput unless the job can be accepted later; Conflict if its id is taken."""
@@ -97,6 +118,7 @@ class Submissions(ActorPart):
             refuse_reserved(graph, self._upgrades.ongoing(), self._table)
             self._check_room()
             self._check_quota(graph.namespace)
+            self._check_disposals(graph.savepoint)
         if graph.savepoint and self._table.is_retiring(graph.savepoint):
             raise Conflict(
                 f"the savepoint {graph.savepoint} is being deleted, because its job has newer ones",
@@ -106,6 +128,14 @@ class Submissions(ActorPart):
         self._creating[graph.job_id] = graph
         self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
         return answer
+
+    def _check_disposals(self, path: str) -> None:
+        """Raise RetryLater if somebody deletes the savepoint at ``path``, or tries to. "" is no savepoint."""
+        if path and any(is_same_place(each, path) for each in self._disposals):
+            raise RetryLater(
+                f"the savepoint {path} is being deleted, as somebody has asked",
+                hint="`emberkeep savepoint list` shows others",
+            )
 
     def _check_room(self) -> None:
         """Raise RetryLater if the cluster has as many jobs as it accepts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
@@ -186,7 +187,8 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
         """Accept a job durably.
 
         Raises InvalidInput (unsatisfiable, unknown option), NotUploaded (an artefact), Conflict (the id is taken),
-        RetryLater (too many jobs), Unavailable (the shared storage), UnknownOutcome, Fatal.
+        RetryLater (too many jobs; somebody deletes the savepoint to start from), Unavailable (the shared storage),
+        UnknownOutcome, Fatal.
         """
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
@@ -194,6 +196,12 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
 
         ``grace``: seconds until its driver is killed; None: ``task.cancellation.timeout``. A later call may shorten it.
         Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
+        """
+
+    def disposing(self, path: str) -> AbstractAsyncContextManager[None]:
+        """Let no job be accepted that starts from the savepoint at ``path`` while the body runs, which deletes it.
+
+        Raises Conflict if such a job is being accepted, RetryLater.
         """
 
     async def jobs(self) -> list[JobView]:

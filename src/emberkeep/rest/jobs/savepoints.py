@@ -155,9 +155,20 @@ async def dispose(call: CheckedRequest) -> msgspec.Struct:
 async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     """Delete the savepoint at ``path``. Return the names of some files left there because they are not part of it.
 
-    Raises Conflict if an upgrade that goes on needs it, or if a job that has not ended started from it, whose next
-    attempt may read it again. Raises RetryLater if that is not known: a job's graph cannot be read, or another
-    JobManager may lead.
+    Raises what ``_check_unneeded`` raises, and Conflict if a job that starts from it is being submitted.
+    """
+    async with api.gateway.disposing(path):
+        await _check_unneeded(api, path)
+        left = await api.savepoints.dispose(path)
+    api.verified_savepoints.forget(path)
+    return left
+
+
+async def _check_unneeded(api: Api, path: str) -> None:
+    """Raise Conflict if a job may need the savepoint at ``path``.
+
+    That is, if an upgrade that goes on needs it, or if a job that has not ended started from it, whose next attempt may
+    read it again. Raises RetryLater if that is not known: a job's graph cannot be read, or another JobManager may lead.
     """
     for view in await api.gateway.jobs():
         if view.graph is None and not view.status.is_globally_terminal:
@@ -179,9 +190,6 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
             )
     if not await api.gateway.is_confirmed():
         raise RetryLater("the job store does not confirm that this JobManager knows all jobs", hint="try again")
-    left = await api.savepoints.dispose(path)
-    api.verified_savepoints.forget(path)
-    return left
 
 
 async def disposal(call: CheckedRequest) -> msgspec.Struct:
@@ -291,7 +299,8 @@ ROUTES = (
         body=SavepointPath,
         problems=(503,),
         doc="Only a directory with a savepoint's manifest is deleted, and only if no unfinished job was started from "
-        "it. While that is not known, the deletion fails with `RetryLater`.",
+        "it. While that is not known, the deletion fails with `RetryLater`. Until its end, no job is accepted that "
+        "starts from it.",
     ),
     Route(
         "GET",

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
@@ -339,6 +340,28 @@ async def test_nothing_is_deleted_while_a_job_may_have_started_from_it(
     assert (await disposed(site, savepoint))["failure-cause"]["class"] == "RetryLater"
     gateway.change(JOB, graph=graph, unreadable=False)
     assert await disposed(site, savepoint) == {}
+
+
+async def test_no_job_may_start_from_a_savepoint_from_the_check_to_the_end_of_its_deletion(
+    site: Site, gateway: FakeGateway, savepoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    jobs, dispose = gateway.jobs, site.api.savepoints.dispose
+
+    async def looked() -> list[JobView]:
+        seen.append(list(gateway.disposed))
+        return await jobs()
+
+    async def deleted(path: str) -> tuple[str, ...]:
+        seen.append(list(gateway.disposed))
+        return await dispose(path)
+
+    monkeypatch.setattr(gateway, "jobs", looked)
+    monkeypatch.setattr(site.api.savepoints, "dispose", deleted)
+    assert await disposed(site, savepoint) == {}
+    assert [str(savepoint)] in seen
+    assert seen[-1] == [str(savepoint)]
+    assert not gateway.disposed
 
 
 async def test_a_leader_in_doubt_does_not_know_all_jobs_and_deletes_nothing(
