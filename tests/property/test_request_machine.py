@@ -56,7 +56,7 @@ class RequestLife(RuleBasedStateMachine):
         self.attempt = 1
         self.driver = True  # False: the job has none, and none is being started
         self.begun: bool | None = None  # an attempt is being recorded; True once the store has it
-        self.write: ev.WriteRequest | ev.WriteEnd | ev.WriteFailure | None = None
+        self.write: ev.WriteRequest | ev.WriteEnd | ev.DeleteRequest | None = None
         self.applied = False  # the write has reached the store, perhaps several times
         self.asking: dict[int, ProcedureRequest] = {}  # callers that wait
         self.accepted: set[str] = set()
@@ -73,7 +73,7 @@ class RequestLife(RuleBasedStateMachine):
 
     def _take(self, effect: ev.Effect) -> None:
         match effect:
-            case ev.WriteRequest() | ev.WriteEnd() | ev.WriteFailure():
+            case ev.WriteRequest() | ev.WriteEnd() | ev.DeleteRequest():
                 assert self.write is None, "one write at a time"
                 self.write, self.applied = effect, False
             case ev.Accept(callers):
@@ -120,7 +120,7 @@ class RequestLife(RuleBasedStateMachine):
         assert write is not None
         if isinstance(write, ev.WriteRequest):
             self._replace(write.request)
-        elif isinstance(write, ev.WriteFailure):
+        elif isinstance(write, ev.DeleteRequest):
             self._end(write.request)
         elif write.attempt in (0, self.attempt):
             self._end(write.request)

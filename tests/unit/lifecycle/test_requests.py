@@ -75,7 +75,7 @@ def test_which_request_a_job_takes(
 @pytest.mark.req("END-6")
 def test_a_deadline_is_enforced_while_the_job_has_no_driver(waits_for: str, now_ms: int, fails: bool) -> None:
     effects = open_machine(SUSPEND).handle(ev.DeadlineLooked(waits_for), now_ms)
-    assert effects == ([ev.WriteFailure(SUSPEND)] if fails else [])
+    assert effects == ([ev.DeleteRequest(SUSPEND)] if fails else [])
 
 
 @pytest.mark.req("END-4")
@@ -94,7 +94,7 @@ def test_what_follows_the_end_of_a_request(
     machine, told = open_machine(current), progress(current, phase)
     (write,) = machine.handle(ev.Reported(3, told), 2)
     failed = phase is ProcedurePhase.FAILED
-    assert write == (ev.WriteFailure(current) if failed else ev.WriteEnd(current, 3, told))
+    assert write == (ev.DeleteRequest(current) if failed else ev.WriteEnd(current, 3, told))
     assert machine.recorded_for(told) == "", "its end is not durable"
     ended, *more = machine.handle(ev.EndWritten(), 3)
     assert isinstance(ended, ev.Ended)
@@ -149,3 +149,20 @@ def test_the_progress_of_a_request_begins_again_with_the_next_attempt() -> None:
     machine.handle(ev.Reported(1, progress(SAVEPOINT, ProcedurePhase.FINISHING_BATCHES)), 1)
     assert machine.handle(ev.NextAttemptRecorded(), 2) == []
     assert (machine.current, open_progress(machine)) == (SAVEPOINT, None)
+
+
+def test_a_move_that_is_written_after_the_next_attempt_does_not_move_that_attempt() -> None:
+    """The reply to its first write was lost, for instance. The driver that had to leave is gone."""
+    machine = open_machine()
+    machine.handle(ev.RequestMade(MOVE, 1), 1)
+    assert machine.handle(ev.NextAttemptRecorded(), 2) == []
+    assert machine.handle(ev.RequestWritten(), 3) == [ev.Accept((1,)), ev.DeleteRequest(MOVE)]
+    assert machine.current is None, "its driver is not told"
+    with pytest.raises(Conflict, match="it is being moved"):
+        machine.handle(ev.RequestMade(SAVEPOINT, 2), 4)
+    machine.check_invariants()
+    assert machine.handle(ev.EndWritten(), 5) == [ev.Ended(trigger_id=MOVE.trigger_id, request=MOVE)]
+    assert machine.phase is RequestPhase.IDLE
+    machine.handle(ev.RequestMade(MOVE, 3), 6)
+    machine.handle(ev.RequestWritten(), 7)
+    assert machine.current == MOVE, "a move that is asked of the newer attempt is carried out"

@@ -175,9 +175,9 @@ class JobRequests(ActorPart):
             case ev.WriteEnd(request, attempt, progress):
                 job.settled.clear()
                 start(f"end of request {request.trigger_id}", self._write_end(job, request, attempt, progress))
-            case ev.WriteFailure(request):
+            case ev.DeleteRequest(request):
                 job.settled.clear()
-                start(f"end of request {request.trigger_id}", self._write_failure(job))
+                start(f"end of request {request.trigger_id}", self._delete(job))
             case ev.Ended():
                 self._remember(job, effect)
             case ev.StopJob():
@@ -212,7 +212,7 @@ class JobRequests(ActorPart):
     def _look_at_deadline(self, job: ManagedJob) -> None:
         self._apply(job, ev.DeadlineLooked(job.state.lacks_driver()))
 
-    async def _write_failure(self, job: ManagedJob) -> None:
+    async def _delete(self, job: ManagedJob) -> None:
         written = await self._writes.forget_procedure(job.job_id)
         self.tell(partial(self._end_written, job, written, None))
 

@@ -139,8 +139,8 @@ class WriteEnd(msgspec.Struct, frozen=True):
     progress: ProcedureProgress
 
 
-class WriteFailure(msgspec.Struct, frozen=True):
-    """Delete a failed request from the job store; answer with EndWritten or EndNotWritten."""
+class DeleteRequest(msgspec.Struct, frozen=True):
+    """Delete a request that failed or came too late from the job store; answer with EndWritten or EndNotWritten."""
 
     request: ProcedureRequest
 
@@ -160,4 +160,4 @@ class StopJob(msgspec.Struct, frozen=True):
     """Start no further attempt: the job ends with its script."""
 
 
-Effect = WriteRequest | Accept | Refuse | WatchDeadline | WriteEnd | WriteFailure | Ended | StopJob
+Effect = WriteRequest | Accept | Refuse | WatchDeadline | WriteEnd | DeleteRequest | Ended | StopJob

@@ -50,6 +50,7 @@ class RequestMachine:
         self._steps: deque[str] = deque(maxlen=STEPS_KEPT)
         self._asked: ProcedureRequest | None = None  # the new request that is being written
         self._callers: tuple[int, ...] = ()  # they wait until ``_asked`` is durable
+        self._is_late = False  # ``_asked`` is a move, and a newer attempt has become durable while it is written
         self._progress: ProcedureProgress | None = None  # the newest report about ``current``
         self._end: ev.Ended | None = None  # the end of ``current`` that is being written
         self._handlers: dict[type[Any], Callable[[Any, int], list[ev.Effect]]] = {
@@ -88,8 +89,9 @@ class RequestMachine:
 
     @property
     def newest(self) -> ProcedureRequest | None:
-        """The request that is being written, or else the current one; None without either."""
-        return self._asked or self.current
+        """The request that is being written, the current one, or else one that is being deleted; None without any."""
+        deleted = self._end.request if self.phase is RequestPhase.RECORDING_END and self._end is not None else None
+        return self._asked or self.current or deleted
 
     @property
     def progress(self) -> ProcedureProgress | None:
@@ -130,7 +132,7 @@ class RequestMachine:
             return []
         self._check_free(event)
         self.phase = RequestPhase.RECORDING_REQUEST
-        self._asked, self._callers = request, (event.caller,)
+        self._asked, self._callers, self._is_late = request, (event.caller,), False
         return [ev.WriteRequest(request)]
 
     def _check_free(self, event: ev.RequestMade) -> None:
@@ -172,6 +174,9 @@ class RequestMachine:
         if self.phase is RequestPhase.ENDED:
             return self._answer(event)
         effects = self._end_move()
+        if self._is_late:  # the driver that had to leave is gone, and its successor must not leave as well
+            self.phase, self._end = RequestPhase.RECORDING_END, ev.Ended(trigger_id=request.trigger_id, request=request)
+            return [*effects, *self._answer(event), ev.DeleteRequest(request)]
         self.phase, self.current, self._progress = RequestPhase.OPEN, request, None
         return [*effects, *self._watch(), *self._answer(event)]
 
@@ -234,7 +239,7 @@ class RequestMachine:
             manifest_sha256=progress.manifest_sha256,
             failure=(progress.failure or "it failed") if failed else "",
         )
-        return [ev.WriteFailure(current) if failed else ev.WriteEnd(current, attempt, progress)]
+        return [ev.DeleteRequest(current) if failed else ev.WriteEnd(current, attempt, progress)]
 
     def _end_written(self, event: ev.EndWritten, now_ms: int) -> list[ev.Effect]:
         end, self._end = self._end, None
@@ -257,6 +262,7 @@ class RequestMachine:
     def _attempt_recorded(self, event: ev.NextAttemptRecorded, now_ms: int) -> list[ev.Effect]:
         effects = self._end_move()
         self._progress = None
+        self._is_late = self._asked is not None and self._asked.procedure is Procedure.MOVE
         if self.phase is RequestPhase.OPEN:
             self._become_open_or_idle()
         return effects

@@ -37,7 +37,7 @@ TRANSITIONS: dict[RequestPhase, Row] = {
         _P.RECORDING_REQUEST,
         {
             ev.WriteUncertain: {_P.RECORDING_REQUEST},
-            ev.RequestWritten: {_P.OPEN},
+            ev.RequestWritten: {_P.OPEN, _P.RECORDING_END},
             ev.RequestNotWritten: {_P.IDLE, _P.OPEN},
         },
     ),
