@@ -15,7 +15,6 @@ from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 ATTEMPTS_KEPT = 100
 TRACES_KEPT = 10
 EXCEPTIONS_KEPT = 32
-TEXT_LIMIT = 16_384  # characters kept of a traceback: its end is the most useful part
 
 
 class JobHistory:
@@ -74,13 +73,14 @@ class JobHistory:
         self.failed_unstarted(attempt, outcome, ms)
 
     def failed_unstarted(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
+        outcome = outcome.shortened()
         where = self._attempts[-1].task_manager if self._is_newest(attempt) else ""
         entry = ExceptionEntry(
             timestamp_ms=ms,
             attempt=attempt,
             kind=outcome.kind.value if outcome.kind else "",
-            message=outcome.message[-TEXT_LIMIT:],
-            traceback=outcome.traceback[-TEXT_LIMIT:],
+            message=outcome.message,
+            traceback=outcome.traceback,
             task_manager=where,
         )
         self._exceptions.append(entry)

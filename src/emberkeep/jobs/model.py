@@ -101,6 +101,9 @@ class JobGraph(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     secrets: dict[str, str] = msgspec.field(default_factory=dict)  # encrypted, by name, see ``job_secrets``
 
 
+MOST_TEXT = 16_384  # characters of a message, and of a traceback, that are kept
+
+
 class FailureKind(enum.Enum):
     """The reason why an attempt did not succeed. It decides whether the restart strategy is asked."""
 
@@ -123,6 +126,17 @@ class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     message: str = ""  # one line: the root cause
     traceback: str = ""
     lasting: bool = False
+
+    def shortened(self) -> AttemptOutcome:
+        """Return the outcome without the end of a long message, and without the beginning of a long traceback.
+
+        An exception may quote megabytes, and the outcomes of many attempts are kept.
+        """
+        message, text = self.message, self.traceback
+        if max(len(message), len(text)) <= MOST_TEXT:
+            return self
+        message = message if len(message) <= MOST_TEXT else f"{message[: MOST_TEXT - 1]}…"
+        return msgspec.structs.replace(self, message=message, traceback=text[-MOST_TEXT:])
 
 
 class ExceptionEntry(Compatible, frozen=True, kw_only=True):

@@ -163,7 +163,7 @@ class _Driver:
             if self._is_over:
                 log.warning("a failure after the attempt's end is ignored", reason=outcome.message)
                 return
-            self._failure = outcome = self._secrets.without(outcome)
+            self._failure = outcome = self._secrets.without(outcome).shortened()
             if self._functions is not None:
                 self._functions.ended_badly()
             store_outcome(self._spec, outcome)
@@ -171,7 +171,7 @@ class _Driver:
     def _end(self, outcome: AttemptOutcome) -> int:
         with self._handing_over:
             self._is_over = True
-        outcome = self._secrets.without(outcome)
+        outcome = self._secrets.without(outcome).shortened()
         hand_over(self._spec, outcome, self._job_master)
         self._job_master.stop()
         return outcome.exit_code

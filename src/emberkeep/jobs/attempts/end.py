@@ -56,7 +56,7 @@ class AttemptEnd:
 
     def driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
         """Note that the driver is proven gone. Decide what follows, unless the driver's report has decided it."""
-        job = self._job
+        job, outcome = self._job, outcome.shortened()
         driver = job.live()
         if job.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             if job.end_to_judge is None or outcome.kind is None:
@@ -78,7 +78,7 @@ class AttemptEnd:
         In ENDING, a decision exists already. A cancellation stays. Any other decision is replaced only by an outcome
         that allows no further attempt, such as the end of the script itself.
         """
-        job = self._job
+        job, outcome = self._job, outcome.shortened()
         if outcome.kind is FailureKind.MOVED or (job.live().moving and outcome.kind is not None):
             outcome = self.moved()
         elif outcome.kind is FailureKind.LOST and job.live().stuck:

@@ -33,6 +33,8 @@ from emberkeep.jobs.upgrades.model import (
 )
 
 BASES_KEPT = 1000  # checkpoint locations whose batches are counted: a script may begin query after query
+BASES_BYTES = 128 * 1024  # of these locations: with the graphs, the record has to fit into a node of ZooKeeper
+MOST_REASON = 2000  # characters: the cause of a failed job may have megabytes
 _LOOKS_MS = 60_000  # for which a leader looks at least before it decides that the new job is not good in time
 MAY_CANCEL = frozenset({UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING})
 
@@ -227,7 +229,11 @@ class UpgradeMachine:
     def _enter(self, phase: UpgradePhase, ms: int, reason: str = "", *, savepoint: str = "") -> list[Effect]:
         self._rejection = ""
         upgrade = msgspec.structs.replace(
-            self.upgrade, phase=phase, phase_ms=ms, reason=reason, savepoint=self.upgrade.savepoint or savepoint
+            self.upgrade,
+            phase=phase,
+            phase_ms=ms,
+            reason=reason if len(reason) <= MOST_REASON else f"{reason[: MOST_REASON - 1]}…",
+            savepoint=self.upgrade.savepoint or savepoint,
         )
         if phase.is_final:
             upgrade = msgspec.structs.replace(upgrade, ended_ms=ms, new=None, back=None)
@@ -282,7 +288,14 @@ def good_batches(upgrade: Upgrade, query: QueryFacts) -> int:
 def _bases(upgrade: Upgrade, queries: tuple[QueryFacts, ...]) -> dict[str, int]:
     """Return the recorded bases with those of the queries that run now; a running query's is never left out first."""
     running = {each.location: upgrade.bases.get(each.location, _base(each)) for each in queries if each.batch >= 0}
-    return dict(itertools.islice({**running, **upgrade.bases}.items(), BASES_KEPT))
+    known = itertools.islice({**running, **upgrade.bases}.items(), BASES_KEPT)
+    kept, size = {}, 0
+    for location, base in known:
+        size += len(location.encode())
+        if size > BASES_BYTES:
+            break
+        kept[location] = base
+    return kept
 
 
 def _base(query: QueryFacts) -> int:

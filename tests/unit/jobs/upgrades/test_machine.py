@@ -8,6 +8,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.machine import BASES_KEPT
 from emberkeep.jobs.upgrades.model import CancelJob, StopFacts, StopState, SubmitJob, UpgradePhase, VersionFacts
+from emberkeep.jobs.upgrades.ports import UPGRADE_BYTES, record_size
 from emberkeep.jobs.upgrades.words import upgrade_text
 from tests.unit.jobs.upgrades.upgraded_job import BACK, NEW, OLD, SAVEPOINT, UpgradedJob, query, watched
 
@@ -188,6 +189,20 @@ def test_the_record_of_a_script_that_begins_query_after_query_stays_small() -> N
     assert len(job.stored.bases) == BASES_KEPT
     job.runs(query(12))
     assert job.steps() is UpgradePhase.DONE, "the base of a query that runs all the time is kept"
+
+
+def test_a_record_stays_small_whatever_the_new_job_does() -> None:
+    """ZooKeeper ends the session of a leader that writes a megabyte, and that of the next one."""
+    job = watched()
+    job.runs(query(10), *(query(0, location=f"/{'c' * 4000}/{number}") for number in range(BASES_KEPT)))
+    job.steps()
+    assert "/c/1" in job.stored.bases
+    assert record_size(job.stored) < UPGRADE_BYTES
+    job.end(NEW, JobStatus.FAILED, "x" * 2_000_000)
+    job.steps()
+    assert job.at() is UpgradePhase.RETURNED
+    assert "the new job failed: xxx" in job.stored.reason
+    assert record_size(job.stored) < UPGRADE_BYTES
 
 
 def test_a_query_that_waits_for_data_when_the_time_is_over_is_good() -> None:
