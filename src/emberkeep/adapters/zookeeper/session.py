@@ -185,7 +185,8 @@ class ZooKeeperSession:
     async def get(self, path: str) -> Znode:
         """Return the node at ``path``. Raises Absent, RetryLater, Fatal."""
         data, stat = await self._run(lambda: self._kazoo.get_async(path), f"read {path}", writes=False)
-        return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, self.settings.signer)
+        # A node may have no data at all, which is not the same for ZooKeeper.
+        return Znode(path, data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, self.settings.signer)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Znode | None:
         """Return the node at ``path``; None if it does not exist.
