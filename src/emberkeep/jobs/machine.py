@@ -239,7 +239,7 @@ class JobMachine:
         """True if the event is about an attempt or a request that has ended. Such events are normal and are ignored."""
         job = self.state
         if isinstance(event, ev.PlaceGranted):
-            return job.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn in the meantime
+            return job.phase is not Phase.PLACING  # withdrawn in the meantime
         if isinstance(event, ev.PlaceExplained):
             return job.phase is not Phase.PLACING
         attempt = getattr(event, "attempt", None)

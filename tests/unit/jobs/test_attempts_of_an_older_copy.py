@@ -81,6 +81,14 @@ def test_a_newer_attempt_goes_on_whatever_this_leader_was_about_to_do(begin: Cal
     assert world.take(ev.RecordAttempt) == ev.RecordAttempt(NEWEST + 1)
 
 
+def test_a_place_that_was_granted_before_its_withdrawal_arrived_is_not_used() -> None:
+    world = placing()
+    world.tell(ev.AttemptSeen(NEWEST))
+    assert world.tell(ev.PlaceGranted(place(1))) == []
+    adopted(world)
+    assert world.machine.state.attempt == NEWEST
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["written", "not known"])
 def test_the_number_that_is_being_written_may_be_in_use(known: bool) -> None:
     world = writing()

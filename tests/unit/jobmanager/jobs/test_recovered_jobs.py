@@ -16,7 +16,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import DriverReport, ProcessState
 from tests.support.contracts.job_store import batch
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 JOB, OTHER = graph(1).job_id, graph(2).job_id
@@ -188,6 +188,27 @@ def test_a_newer_attempt_than_the_stores_is_recorded_once_and_continues() -> Non
             assert (view.attempt, view.status, view.waiting) == (5, JobStatus.RUNNING, "")
             assert store.attempts == [(JOB, 1), (JOB, 5)]
             assert store.calls["record_attempt"] == 2
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_task_manager_with_a_newer_attempt_may_be_the_one_that_has_a_place_for_the_job() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await service.gateway.submit(graph(1))
+            await asyncio.sleep(5.0)  # no task manager is there yet
+            first = FakeTaskManager(service, "tm-1")
+            first.drivers[JOB, 5] = DriverReport(job_id=JOB, attempt=5, state=ProcessState.RUNNING, pid=7)
+            cluster.network.attach(first.info.address, first)
+            cluster.task_managers.append(first)
+            await first.register()
+            await FakeJobMaster(service, JOB, 5).register()
+            await asyncio.sleep(10.0)
+            view = await cluster.view(JOB)
+            assert (view.attempt, view.status) == (5, JobStatus.RUNNING)
+            assert first.started == []
 
     in_virtual_time(scenario)
 
