@@ -8,11 +8,16 @@ allocations exceed neither. A *driver place* is the same for a job's driver, whi
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
+from typing import Final
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.custom.addresses import ResourceAddresses
-from emberkeep.slots.custom.amounts import Amounts, fit, minus, plus, said
+from emberkeep.slots.custom.amounts import Amounts, amounts, by_name, fit, minus, plus, said
+
+REQUIREMENTS: Final = 16  # sizes of slots that one attempt may require at a time
 
 
 class ResourceProfile(Compatible, frozen=True, kw_only=True):
@@ -98,6 +103,21 @@ class SlotRequirement(Compatible, frozen=True, kw_only=True):
     count: int
     profile: ResourceProfile
     runtime: RuntimeVersions
+
+
+def check_requirements(requirements: Sequence[SlotRequirement]) -> None:
+    """Check what another process says that it needs. Raises InvalidInput for sizes that cannot be counted with.
+
+    A negative amount would free resources of others, and none can be divided by 0.
+    """
+    if len(requirements) > REQUIREMENTS:
+        raise InvalidInput(f"{len(requirements)} sizes of slots are more than {REQUIREMENTS}", field="requirements")
+    for each in requirements:
+        profile = each.profile
+        is_canonical = profile.custom == amounts(by_name(profile.custom))
+        least = min(each.count, profile.cores, profile.memory_mb, *(one.amount for one in profile.custom))
+        if least < 0 or not is_canonical:
+            raise InvalidInput(f"{each.count} slots of {profile} cannot be required", field="requirements")
 
 
 def slots_are(count: int) -> str:

@@ -36,7 +36,7 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.ledger import DriverNeed, Gives
-from emberkeep.slots.model import Reclaim, ResourceProfile
+from emberkeep.slots.model import Reclaim, ResourceProfile, check_requirements
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.reclaim.coverage import Coverage
 from emberkeep.slots.registered_task_managers import SilenceLimits
@@ -164,8 +164,12 @@ class ResourceManager(Actor):
 
     @asked
     def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> StatusReply:
-        """Take a JobMaster's report on its slots and return the reply. ``status`` is None if it was out of date."""
+        """Take a JobMaster's report on its slots and return the reply. ``status`` is None if it was out of date.
+
+        Raises InvalidInput: a driver is a process of the job, so what it requires may be anything.
+        """
         if status is not None:
+            check_requirements(status.requirements)
             # Executors that leave a blocked or evacuated place do not count: each is wanted elsewhere at once.
             staying = (
                 executor for executor in status.executors if executor.departure is None and not executor.outgoing
@@ -291,7 +295,7 @@ def _checkpoints(status: JobMasterStatus) -> tuple[str, ...]:
 def _gives(status: JobMasterStatus) -> Gives:
     leaving = (each for each in status.executors if each.departure is not None or each.dismissed)
     return Gives(
-        least=status.least_slots,
+        least=max(0, status.least_slots),
         elastic=status.scaling is not None,
         leaving=frozenset(each.allocation_id for each in leaving),
     )
