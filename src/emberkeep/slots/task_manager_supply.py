@@ -62,6 +62,8 @@ class TaskManagerSupply:
         self._coming: dict[TaskManagerId, float] = {}  # the time since which each has been alive but not registered
         self._idle: dict[TaskManagerId, float] = {}  # the time since which each has been idle, or queued without need
         self._stopping: dict[TaskManagerId, float] = {}  # asked to stop, and when
+        self._unanswered: set[TaskManagerId] = set()  # of these, those that may not have received the request
+        self._unended: set[TaskManagerId] = set()  # those that the resource driver could not end
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
 
@@ -85,9 +87,9 @@ class TaskManagerSupply:
         ends += self._not_needed(left, supply, now)
         left = [each for each in left if each.id not in ends]
         return SupplyPlan(
-            starts=self._starts(left, supply, now),
+            starts=self._starts(left, supply, now, unended=sum(key in self._unended for key in ends)),
             revives=tuple(revives),
-            stops=tuple(self._stops(left, supply, now)),
+            stops=(*self._asked_again(left, supply), *self._stops(left, supply, now)),
             ends=tuple(ends),
         )
 
@@ -103,12 +105,30 @@ class TaskManagerSupply:
         """
         for times in (self._coming, self._idle, self._stopping):
             times.pop(task_manager, None)
+        self._unended.discard(task_manager)
+
+    @property
+    def unended(self) -> frozenset[TaskManagerId]:
+        """Task managers that the resource driver could not end. Their slots count for the maximum."""
+        return frozenset(self._unended)
+
+    def end_failed(self, task_manager: TaskManagerId) -> None:
+        """Note that the resource driver could not end a task manager, which may still run."""
+        self._unended.add(task_manager)
 
     def stop_failed(self, task_manager: TaskManagerId) -> None:
         """Note that a task manager could not be asked to stop."""
         self._stopping.pop(task_manager, None)
 
+    def stop_unanswered(self, task_manager: TaskManagerId) -> None:
+        """Note that nobody knows whether a task manager has received the request to stop: it must be asked again.
+
+        Until it has answered it gets nothing new, so it must not be left as it is.
+        """
+        self._unanswered.add(task_manager)
+
     def _forget_all_but(self, listed: set[TaskManagerId]) -> None:
+        self._unended &= listed
         for times in (self._coming, self._idle, self._stopping):
             for key in [key for key in times if key not in listed]:
                 del times[key]
@@ -142,6 +162,7 @@ class TaskManagerSupply:
             self._idle.setdefault(known.id, now)
         else:
             self._idle.pop(known.id, None)
+            self._stopping.pop(known.id, None)  # it was restarted since, and is at work again
         if known.id in self._stopping:
             self._end_if_late(known.id, now, ends)
 
@@ -171,6 +192,12 @@ class TaskManagerSupply:
         """
         return max(self._limits.min_slots, 1 if supply.jobs else 0)
 
+    def _asked_again(self, started: Sequence[StartedTaskManager], supply: Supply) -> list[TaskManagerId]:
+        """Return the registered task managers that may not have received the request to stop."""
+        registered = {each.id for each in supply.standing}
+        asked, self._unanswered = self._unanswered & self._stopping.keys() & registered, set()
+        return [each.id for each in started if each.id in asked]
+
     def _stops(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> list[TaskManagerId]:
         """Return task managers that have been idle for too long, while enough slots remain without them.
 
@@ -196,14 +223,14 @@ class TaskManagerSupply:
                 stops.append(each.id)
         return stops
 
-    def _starts(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> int:
+    def _starts(self, started: Sequence[StartedTaskManager], supply: Supply, now: float, *, unended: int) -> int:
         if not self._may_start(now):
             return 0
         registered = {each.id for each in supply.standing}
         unregistered = sum(each.alive and each.id not in registered for each in started)
         # An idle task manager on a blocked node ends as soon as another one is registered, so it does not count.
         counted = sum(each.slots for each in supply.standing if not (each.blocked and each.idle))
-        total = counted + unregistered * self._spec.slots
+        total = counted + (unregistered + unended) * self._spec.slots
         most = max(0, self._limits.max_slots - total) // max(1, self._spec.slots)
         return self._wanted(started, supply, min(STARTS_AT_ONCE, most))
 

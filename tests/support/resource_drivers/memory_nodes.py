@@ -25,7 +25,7 @@ class MemoryNodes:
     """Implements ResourceManagerDriver. Each node has one task manager.
 
     ``refusal``: why none can be started now. ``outage``: why nothing can be read or changed now. ``on_start``: called
-    with each that was started.
+    with each that was started. ``unending``: the task managers that cannot be ended now, and why.
     """
 
     nodes: tuple[str, ...] = ("node-0", "node-1")
@@ -35,6 +35,7 @@ class MemoryNodes:
     out: tuple[NodeOutage, ...] = ()
     listed: dict[TaskManagerId, StartedTaskManager] = field(default_factory=dict)
     revived: list[TaskManagerId] = field(default_factory=list)
+    unending: dict[TaskManagerId, RetryLater] = field(default_factory=dict)
 
     @property
     def spec(self) -> TaskManagerSpec:
@@ -71,6 +72,8 @@ class MemoryNodes:
 
     async def end(self, task_manager: TaskManagerId) -> None:
         self._check()
+        if task_manager in self.unending:
+            raise self.unending[task_manager]
         self.listed.pop(task_manager, None)
 
     def _check(self) -> None:

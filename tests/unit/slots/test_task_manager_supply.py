@@ -280,6 +280,30 @@ def test_what_was_told_to_the_one_before_it_does_not_end_the_next_one() -> None:
     assert planner.decide(alive(1), supply(standing(1)), 1000.0) == SupplyPlan()
 
 
+@pytest.mark.req("BLK-9")
+def test_one_that_works_again_after_it_was_told_to_end_is_not_killed() -> None:
+    planner = made()
+    idle, busy = supply(standing(1, idle=True)), supply(standing(1))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(stops=(key(1),))
+    assert planner.decide(alive(1), busy, 31.0) == SupplyPlan(), "its next process has the same id, and takes slots"
+    assert planner.decide(alive(1), busy, 100.0) == SupplyPlan()
+
+
+@pytest.mark.req("BLK-9")
+def test_one_that_may_not_have_been_told_to_end_is_told_again_even_if_it_would_be_needed_now() -> None:
+    planner = made()
+    idle = supply(standing(1, idle=True))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(stops=(key(1),))
+    planner.stop_unanswered(key(1))
+    waiting = replace(idle, jobs=True)
+    assert planner.decide(alive(1), waiting, 31.0).stops == (key(1),)
+    assert planner.decide(alive(1), waiting, 32.0).stops == ()
+    planner.stop_unanswered(key(1))
+    assert planner.decide(alive(1), waiting, 50.0).ends == (key(1),), "it has not answered for too long"
+
+
 def queued(*numbers: int) -> list[StartedTaskManager]:
     return [StartedTaskManager(key(number), "", queued=True) for number in numbers]
 

@@ -14,7 +14,7 @@ import structlog
 
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.chronicle.occurrence import Occurrence, What, shortened
 from emberkeep.chronicle.ports import Recorder
@@ -95,9 +95,11 @@ class TaskManagerSupplier:
         await self._review_outages(started)
         supply = await self._resources.supply()
         plan = self._supply.decide(started, supply, self._clock.now())
-        await self._end(plan, started)
+        counted = self._supply.unended
+        unended = await self._end(plan, started)
         await self._revive(plan, supply.blocked)
-        await self._start(plan, started, supply)
+        if unended <= counted:  # others count for the maximum from the next plan on
+            await self._start(plan, started, supply, unended)
         if plan.stops:
             await asyncio.gather(*map(self._stop, plan.stops))
 
@@ -108,13 +110,24 @@ class TaskManagerSupplier:
         except EmberkeepError as error:
             self._warn("outages", f"cannot read which nodes are out of service: {error}")
 
-    async def _end(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...]) -> None:
+    async def _end(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...]) -> frozenset[TaskManagerId]:
+        """End task managers. Return those that could not be ended: the rest of the plan does not wait for them."""
         alive = {each.id for each in started if each.alive}
+        unended = []
         for key in plan.ends:
-            if key in alive:
+            kind = f"end {key}"
+            if key in alive and kind not in self._warned:
                 log.warning("killing a task manager: it did not register, or did not end, in time", task_manager=key)
-            await self._driver.end(key)
-            self._supply.ended(key)
+            try:
+                await self._driver.end(key)
+            except EmberkeepError as error:
+                unended.append(key)
+                self._supply.end_failed(key)
+                self._warn(kind, f"cannot end task manager {key}: {error}")
+            else:
+                self._warned.pop(kind, None)
+                self._supply.ended(key)
+        return frozenset(unended)
 
     async def _revive(self, plan: SupplyPlan, blocked: BlocklistView) -> None:
         for key in plan.revives:
@@ -124,8 +137,14 @@ class TaskManagerSupplier:
         await self._driver.revive(key, blocked)
         log.warning("a task manager had exited while jobs use it, it is started again", task_manager=key)
 
-    async def _start(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...], supply: Supply) -> None:
-        taken = {each.id for each in started} - set(plan.ends) | {each.id for each in supply.standing}
+    async def _start(
+        self,
+        plan: SupplyPlan,
+        started: tuple[StartedTaskManager, ...],
+        supply: Supply,
+        unended: frozenset[TaskManagerId],
+    ) -> None:
+        taken = {each.id for each in started} - set(plan.ends) | {each.id for each in supply.standing} | unended
         for _ in range(plan.starts):
             made = await self._tried(lambda: self._driver.start(supply.blocked, taken))
             if made is None:
@@ -153,7 +172,10 @@ class TaskManagerSupplier:
         except Absent:
             return  # it has ended
         except EmberkeepError as error:
-            self._supply.stop_failed(key)
+            if isinstance(error, UnknownOutcome):
+                self._supply.stop_unanswered(key)
+            else:
+                self._supply.stop_failed(key)
             self._warn("stop", f"cannot end task manager {key}: {error}")
 
     def _warn(self, kind: str, text: str, *, is_problem: bool = True) -> None:

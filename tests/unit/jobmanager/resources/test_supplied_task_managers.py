@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration import options
 from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import Selection
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
+from emberkeep.protocol.messages import Message
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
-from tests.support.resource_drivers.memory_nodes import MemoryNodes
+from tests.support.resource_drivers.memory_nodes import SPEC, MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -23,12 +26,15 @@ pytestmark = pytest.mark.req("BLK-9")
 
 JOB = graph(1).job_id
 SETTINGS = {options.IDLE_TIMEOUT.key: "30s", options.START_RETRY_INTERVAL.key: "5s"}
+ONE_AT_MOST = {options.MAX_SLOTS.key: str(SPEC.slots)}
 
 
-def supplied(scenario: Callable[[SmallCluster, MemoryNodes], Awaitable[None]]) -> None:
+def supplied(
+    scenario: Callable[[SmallCluster, MemoryNodes], Awaitable[None]], settings: Mapping[str, str] = MappingProxyType({})
+) -> None:
     async def run() -> None:
         nodes = MemoryNodes()
-        cluster = SmallCluster(FailingStore(), SETTINGS, resource_driver=nodes)
+        cluster = SmallCluster(FailingStore(), {**SETTINGS, **settings}, resource_driver=nodes)
 
         async def registers(started: StartedTaskManager) -> None:
             await cluster.add(started.id, node_id=started.node_id)
@@ -136,3 +142,63 @@ def test_a_node_that_the_platform_takes_out_of_service_is_blocked_until_it_is_ba
         assert (await gateway.blocklist()).entries == ()
 
     supplied(scenario)
+
+
+def test_one_that_cannot_be_ended_keeps_no_others_from_being_started() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        stuck = StartedTaskManager(TaskManagerId("tm-0"), "node-0", alive=False)
+        nodes.listed[stuck.id] = stuck
+        nodes.unending[stuck.id] = RetryLater("its process does not end")
+        await cluster.run_job()
+        assert set(nodes.listed) == {"tm-0", "tm-1"}
+        assert cluster.service.problem == "cannot end task manager tm-0: its process does not end"
+        nodes.unending.clear()
+        await cluster.holds(lambda: set(nodes.listed) == {"tm-1"})
+
+    supplied(scenario)
+
+
+def test_one_that_cannot_be_ended_counts_for_the_maximum() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        stuck = StartedTaskManager(TaskManagerId("tm-0"), "node-0", alive=False)
+        nodes.listed[stuck.id] = stuck
+        nodes.unending[stuck.id] = RetryLater("its process does not end")
+        await cluster.service.gateway.submit(graph(1))
+        await asyncio.sleep(30.0)
+        assert set(nodes.listed) == {"tm-0"}
+        nodes.unending.clear()
+        await cluster.next_jobmaster(JOB, 1)
+
+    supplied(scenario, ONE_AT_MOST)
+
+
+def test_one_that_may_not_have_got_the_order_to_end_is_told_again_although_a_job_waits() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        master = await cluster.run_job()
+        (first,) = cluster.task_managers
+        await master.ends(AttemptOutcome(exit_code=0))
+        first.exits(JOB, 1, AttemptOutcome(exit_code=0))
+        await cluster.reaches(JOB, JobStatus.FINISHED)
+        hangs = Hangs()
+        cluster.network.attach(first.info.address, hangs)
+        await cluster.holds(lambda: hangs.requests)
+        await cluster.service.gateway.submit(graph(2))
+        cluster.network.attach(first.info.address, first)
+        await cluster.holds(lambda: first.ending)
+        cluster.task_managers.remove(first)
+        nodes.dies(first.info.id)
+        await cluster.next_jobmaster(graph(2).job_id, 1)
+
+    supplied(scenario, ONE_AT_MOST)
+
+
+class Hangs:
+    """A process that gets requests and never answers."""
+
+    def __init__(self) -> None:
+        self.requests: list[Message] = []
+
+    async def serve(self, request: Message) -> Message:
+        self.requests.append(request)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        return await answer
