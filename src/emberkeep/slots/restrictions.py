@@ -169,7 +169,7 @@ class Restrictions:
         if not live:
             return None
         return tuple(
-            DriverNeed(memory_mb=driver.memory_mb, python=member.info.runtime.python)
+            DriverNeed(memory_mb=driver.memory_mb, python=member.info.runtime.python, custom=driver.custom)
             for driver, member in live
             if not self._has_room(driver, member)
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.slots.ledger import DriverUse, EndingState
-from tests.unit.slots.test_slot_manager import Rig, rig
+from emberkeep.slots.custom.amounts import amounts
+from emberkeep.slots.ledger import DriverNeed, DriverUse, EndingState
+from tests.unit.slots.test_slot_manager import RUNTIME, Rig, rig
 
 __all__ = ["rig"]  # a fixture
 
@@ -96,3 +97,14 @@ def test_a_draining_task_managers_drivers_without_room_elsewhere_are_asked_for(r
     assert (rig.slots.supply().demand.drivers, rig.slots.supply().moving) == ((), True), "there is room now"
     rig.report(home)
     assert not rig.slots.supply().moving
+
+
+@pytest.mark.req("BLK-21")
+@pytest.mark.req("RES-1")
+def test_what_is_asked_for_a_driver_that_must_move_has_its_gpus(rig: Rig) -> None:
+    home = rig.add("tm-1")
+    gpu = amounts({"gpu": 1})
+    rig.report(home, drivers=(DriverUse(rig.job(), 1, 512, live=True, custom=gpu),))
+    rig.slots.restrictions.take_leaving(TM_1, drains=True)
+    rig.add("tm-2")
+    assert rig.slots.supply().demand.drivers == (DriverNeed(512, RUNTIME.python, custom=gpu),)
