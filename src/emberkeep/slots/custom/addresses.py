@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.slots.custom.amounts import Amounts, amounts
+from emberkeep.slots.custom.amounts import Amounts, amounts, total
 
 
 class ResourceAddresses(Compatible, frozen=True, kw_only=True):
@@ -16,8 +16,8 @@ class ResourceAddresses(Compatible, frozen=True, kw_only=True):
 
 
 def amounts_of(offered: Iterable[ResourceAddresses]) -> Amounts:
-    """Return how many addresses there are of each resource."""
-    return amounts({each.name: len(each.addresses) for each in offered})
+    """Return how many addresses there are of each resource, also of one that occurs several times."""
+    return total(amounts({each.name: len(each.addresses)}) for each in offered)
 
 
 def choose(

@@ -15,6 +15,7 @@ from emberkeep.slots.table.events import (
     ExecutorEnded,
     ExecutorStarted,
     OfferAnswered,
+    ReserveDriver,
     ReserveSlot,
     SlotReleased,
     StartWanted,
@@ -94,3 +95,12 @@ def test_a_slot_without_room_for_its_addresses_is_dropped() -> None:
     table = SlotTable(TableState(limits("0")))
     reserve(table, A)
     assert not restore_table(limits(), record_table(table.state), 0.0).slots
+
+
+def test_the_addresses_of_all_drivers_are_taken() -> None:
+    table = SlotTable(TableState(limits("0", "1")))
+    for number in (1, 2):
+        table.handle(ReserveDriver(JobId(str(number) * 32), 1, 100, ONE_GPU.custom), 0.0)
+    assert table.state.free.custom == ()
+    with pytest.raises(Conflict, match="does not fit in what is free"):
+        reserve(table, A)
