@@ -235,6 +235,10 @@ class JobAccounts:
                 self._places.unreserve(self.by_id[job_id])
         self._places.member_closed(member)
 
+    def close_to_claims(self, member: Member) -> None:
+        """Let no waiting driver claim a task manager that takes nothing new."""
+        self._places.member_closed(member)
+
     def use(self, member: Member) -> bool:
         """True if a job holds a slot on this task manager, has a pending one, or has a live driver there."""
         slots = (*member.allocations.values(), *member.pending.values())

@@ -108,6 +108,8 @@ class Restrictions:
         if full is member.disk_full:
             return False
         self._shelves.set_disk_full(member, full)
+        if full:
+            self._jobs.close_to_claims(member)
         return True
 
     # --- before the end of a task manager -----------------------------------------------------------------------------

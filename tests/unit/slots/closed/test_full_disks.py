@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from tests.unit.slots.closed.test_blocked import Places
-from tests.unit.slots.test_slot_manager import Rig
+from tests.unit.slots.test_slot_manager import PATIENCE, Rig
 
 pytestmark = pytest.mark.req("BLK-19")
 
@@ -115,3 +115,22 @@ def test_a_task_manager_that_comes_back_is_as_full_as_it_says_then(rig: Rig) -> 
     assert not fill(rig, free_mb=DISK), "its disk was emptied meanwhile"
     rig.job(1)
     assert len(rig.match()) == 1
+
+
+def test_no_driver_that_waits_for_long_claims_a_full_disk() -> None:
+    rig = Rig(min_free_disk_mb=LEAST)
+    rig.add("tm-1", driver_places=1)
+    holder, waiting = rig.job(), rig.job()
+    rig.ask(holder, 512)
+    assert rig.places() == {holder: TM_1}
+    rig.ask(waiting, 512)
+    (member,) = rig.slots.task_managers.all()
+    rig.slots.task_managers.take_heartbeat(TM_1, member.info.instance, 1, PATIENCE)
+    assert rig.places(PATIENCE) == {}
+    assert member.claimed_by == waiting
+    fill(rig)
+    rig.slots.jobs.withdraw_place(holder)
+    rig.ask(rig.job(), 1_000_000)  # makes a round due
+    assert rig.places(PATIENCE) == {}
+    fill(rig, free_mb=DISK)
+    assert rig.places(PATIENCE) == {waiting: TM_1}
