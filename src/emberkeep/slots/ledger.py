@@ -349,6 +349,7 @@ class JobAccount:
         self.held_by_profile.clear()
         self.spread.clear()
         self.left.clear()
+        self.elsewhere = 0
         self.gives, self.reclaim, self.claim = Gives(), None, 0
 
     def review(self) -> None:

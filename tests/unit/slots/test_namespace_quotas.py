@@ -52,6 +52,15 @@ class TestSlots:
         job = rig.job(4)
         assert per_job(rig.match()) == {job: 4}
 
+    def test_slots_elsewhere_count_until_their_attempt_has_ended(self, rig: Rig) -> None:
+        rig.add("tm-1")
+        first = rig.job(namespace="a")
+        require(rig, first, 3, dict.fromkeys(some_ids(3), TaskManagerId("not-registered")))
+        second = rig.job(2, namespace="a")
+        assert rig.match() == []
+        rig.slots.jobs.end_attempt(first, 1)
+        assert per_job(rig.match()) == {second: 2}
+
     def test_a_job_is_told_that_it_waits_for_the_quota(self, rig: Rig) -> None:
         rig.add("tm-1")
         job = rig.job(4, namespace="a")
