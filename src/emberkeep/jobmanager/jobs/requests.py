@@ -80,21 +80,26 @@ class JobRequests(ActorPart):
 
     def _request(self, job_id: JobId, request: ProcedureRequest, by: str) -> asyncio.Future[None]:
         view = self._table.view(job_id)
-        answer: asyncio.Future[None] = self._answers.new()
-        if self.end_of(job_id, request.trigger_id, view.pointers) is not None:
-            answer.set_result(None)
-        elif view.status.is_globally_terminal:
+        has_ended = self.end_of(job_id, request.trigger_id, view.pointers) is not None
+        if not has_ended and view.status.is_globally_terminal:
             raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
-        elif view.unreadable:
+        if not has_ended and view.unreadable:
             raise RetryLater(
                 f"job {job_id} waits for {view.waiting}", hint="its driver continues to run; try again later"
             )
-        else:
-            number = next(self._numbers)
-            self._callers[number] = answer
-            self._identities[request.trigger_id] = by
-            answer.add_done_callback(lambda _: self._answered(number, request.trigger_id))
+        answer: asyncio.Future[None] = self._answers.new()
+        if has_ended:
+            answer.set_result(None)
+            return answer
+        number = next(self._numbers)
+        self._callers[number] = answer
+        self._identities[request.trigger_id] = by
+        answer.add_done_callback(lambda _: self._answered(number, request.trigger_id))
+        try:
             self.give(self._table.active[job_id], request, number)
+        except EmberkeepError:
+            answer.cancel()  # the caller gets the refusal instead, and the answer would be kept for ever
+            raise
         return answer
 
     def _answered(self, number: int, trigger_id: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -122,6 +123,24 @@ class TestAsking:
                     await service.gateway.request_procedure(graph(2).job_id, request(3))
                 with pytest.raises(Absent):
                     await service.gateway.procedure(JOB, request(2).trigger_id)
+
+        in_virtual_time(scenario)
+
+    def test_refused_requests_leave_nothing_behind(self) -> None:
+        def waiting() -> int:
+            return sum(isinstance(each, asyncio.Future) and not each.done() for each in gc.get_objects())
+
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                await service.gateway.request_procedure(JOB, request(1, Procedure.DRAIN))
+                before = waiting()
+                for number in range(2, 102):
+                    with pytest.raises(Conflict, match="being drained"):
+                        await service.gateway.request_procedure(JOB, request(number, Procedure.SAVEPOINT))
+                assert waiting() < before + 50
 
         in_virtual_time(scenario)
 
