@@ -26,6 +26,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
+from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.beats import Beats
@@ -288,7 +289,12 @@ class JobMaster(Actor):
     @told
     def report_blocked(self, entry: Blocked) -> None:
         """Start nothing more at the blocked place, and report the entry to the JobManager for all jobs."""
-        if self._blocklist.report(entry):
+        try:
+            is_news = self._blocklist.report(entry)
+        except BlocklistFull as error:  # no JobManager has answered for a long time: the job goes on without it
+            log.warning("a node cannot be reported", node=entry.id, reason=str(error))
+            return
+        if is_news:
             self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.state.places.draining))
             self.link.wake()
 

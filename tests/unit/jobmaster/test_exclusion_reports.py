@@ -5,12 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
-from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
+from emberkeep.blocklist.follower import REPORTS_KEPT
+from emberkeep.blocklist.model import BlockAction, Blocked, BlockedNode, Place, PlaceKind
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.slots.model import Allocation, TaskManagerInfo
 from emberkeep.slots.pool.held_slot import ExecutorLiveness, ExecutorState, HeldExecutor, HeldSlot
 from tests.property.slots.test_slot_pool import SMALL, task_manager
+from tests.unit.jobmaster.test_service import Bench, Run, application, run
+
+__all__ = ["run"]  # a fixture
 
 JOB = JobId("1" * 32)
 
@@ -78,3 +82,16 @@ def test_the_place_is_the_node_and_not_the_task_manager() -> None:
     held = slots(5)
     (entry,) = fresh().review(held, frozenset({ExecutorId("0")}), BlockedPlaces(), 1000)
     assert entry.place == Place(PlaceKind.NODE, held[0].task_manager.node_id)
+
+
+def test_reports_that_no_job_manager_answers_do_not_end_the_job(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        for number in range(REPORTS_KEPT + 1):
+            entry = BlockedNode(id=f"node-{number}", action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("bad",))
+            bench.service.master.report_blocked(entry)
+        bench.service.master.application_started(application(1))
+        await bench.until(lambda: bench.wanted() == 1)
+        assert len(bench.status().block_reports) == REPORTS_KEPT
+
+    run(story)
