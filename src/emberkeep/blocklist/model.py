@@ -16,6 +16,7 @@ from emberkeep.base.ids import parse_task_manager_id
 PERMANENT = 2**63 - 1  # end of an entry that does not expire
 CAUSE_LENGTH = 500  # characters
 CAUSES_KEPT = 8  # per entry, the first ones
+PLATFORM_CAUSE = "out of service: "  # begins the causes that a resource manager gives, which it also removes again
 NODE_ID_LENGTH = 253  # characters
 
 

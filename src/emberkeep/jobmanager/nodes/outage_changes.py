@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from emberkeep.blocklist.model import CAUSE_LENGTH, BlockAction, Blocked, BlockedNode, Blocklist, Place, PlaceKind
+from emberkeep.blocklist.model import (
+    CAUSE_LENGTH,
+    PLATFORM_CAUSE,
+    BlockAction,
+    Blocked,
+    BlockedNode,
+    Blocklist,
+    Place,
+    PlaceKind,
+)
 from emberkeep.slots.resource_driver import NodeOutage
-
-_CAUSE = "out of service: "
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,9 @@ def outage_changes(
 
 
 def _cause(outage: NodeOutage) -> str:
-    return f"{_CAUSE}{' '.join(outage.reason.split()) or 'no reason given'}"[:CAUSE_LENGTH]
+    return f"{PLATFORM_CAUSE}{' '.join(outage.reason.split()) or 'no reason given'}"[:CAUSE_LENGTH]
 
 
 def _is_ours(entry: Blocked) -> bool:
     """True if no operator and no detection has added a cause to the entry."""
-    return all(cause.startswith(_CAUSE) for cause in entry.causes)
+    return all(cause.startswith(PLATFORM_CAUSE) for cause in entry.causes)

@@ -11,6 +11,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import (
+    PLATFORM_CAUSE,
     BlockAction,
     Blocked,
     BlockedNode,
@@ -86,7 +87,7 @@ async def block(call: CheckedRequest) -> web.StreamResponse:
         action=body.action,
         start_ms=now,
         end_ms=parse_end(_number(body.end_timestamp, "endTimestamp"), now),
-        causes=(parse_cause(body.cause),),
+        causes=(_cause(body.cause),),
         drivers=_drivers(body),
     )
     merge = body.allow_merge in (True, "true")
@@ -95,6 +96,19 @@ async def block(call: CheckedRequest) -> web.StreamResponse:
     if isinstance(made, BlockedNode):
         return json_response(_node(made, await call.api.gateway.task_managers_by_node()), status)
     return json_response(_task_manager(made), status)
+
+
+def _cause(text: str) -> str:
+    """Return the checked cause. Raises InvalidInput also for one that marks an entry as the resource manager's own."""
+    cause = parse_cause(text)
+    if cause.startswith(PLATFORM_CAUSE):
+        raise InvalidInput(
+            f"the cause begins with {PLATFORM_CAUSE.rstrip()!r}, as those of nodes that the platform takes out of "
+            "service: such entries are removed when the platform has the node back",
+            field="cause",
+            hint="say it in other words",
+        )
+    return cause
 
 
 def _drivers(body: BlockRequest) -> EvacuatedDrivers:

@@ -193,6 +193,7 @@ async def test_numbers_come_as_numbers_or_strings(site: Site, end: int | str) ->
         ({"cause": ""}, "cause"),
         ({"cause": " \n"}, "cause"),
         ({"cause": "x" * 501}, "cause"),
+        ({"cause": "out of service:  new disk"}, "cause"),
         ({"cause": 5}, "cause"),
         ({"cause": None}, "cause"),
         ({"endTimestamp": NOW_MS}, "endTimestamp"),
