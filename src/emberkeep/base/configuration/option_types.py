@@ -16,6 +16,7 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_LONGEST = 36_500 * _DURATION_UNITS["d"]  # a sum of times in milliseconds must fit into 64 bits
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
@@ -27,7 +28,10 @@ def duration(text: str) -> float:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _DURATION_UNITS:
         raise ValueError("expected a duration such as 500ms, 10s, 5min or 2h")
-    return float(match.group(1)) * _DURATION_UNITS[match.group(2)]
+    seconds = float(match.group(1)) * _DURATION_UNITS[match.group(2)]
+    if seconds > _LONGEST:
+        raise ValueError(f"expected at most {_LONGEST // _DURATION_UNITS['d']:.0f}d")
+    return seconds
 
 
 def interval(minimum: float) -> Callable[[str], float]:

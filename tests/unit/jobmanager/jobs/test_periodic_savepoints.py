@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater
 from emberkeep.chronicle.occurrence import What
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -101,6 +101,16 @@ def test_savepoints_are_made_shown_noted_and_deleted() -> None:
             assert 0 < view.due_ms - now_ms() <= 120_000
             made, retired = What.PERIODIC_SAVEPOINT, What.SAVEPOINT_RETIRED
             assert job.events() == [made, made, made, retired, made, retired]
+
+    in_virtual_time(scenario)
+
+
+def test_a_job_whose_savepoints_would_have_a_limit_beyond_all_times_is_refused() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            with pytest.raises(InvalidInput, match="expected at most 36500d"):
+                await service.gateway.submit(graph(1, options={**OFTEN, "execution.stop.batch-timeout": "9" * 20}))
 
     in_virtual_time(scenario)
 
