@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.custom.amounts import Amounts, fit, grows, minus, times, total
 from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
@@ -101,6 +103,7 @@ class Member:
     reserved_standbys: Mapping[JobId, str] = field(default_factory=dict)  # as reported: why not ready, "" if ready
     claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
     claimed_memory: int = 0  # MiB that this driver needs
+    claimed_custom: Amounts = ()  # custom resources that this driver needs, which slots leave free for it
     free_slots: int = 0
     free_cores: int = 0
     free_memory: int = 0
@@ -213,12 +216,15 @@ class Member:
             self.free_slots > 0
             and profile.cores <= self.free_cores
             and profile.memory_mb <= memory
-            and fit(profile.custom, self.free_custom)
+            and fit(profile.custom, minus(self.free_custom, self.claimed_custom))
         )
 
     def capacity(self, profile: ResourceProfile) -> int:
         """Return how many slots of this size are free here."""
-        return _times(profile, self.free_slots, self.free(), self.withheld_memory)
+        free = self.free()
+        if self.claimed_custom:
+            free = msgspec.structs.replace(free, custom=minus(free.custom, self.claimed_custom))
+        return _times(profile, self.free_slots, free, self.withheld_memory)
 
     def capacity_when_empty(self, profile: ResourceProfile) -> int:
         """Return how many slots of this size would be free here if nothing ran."""

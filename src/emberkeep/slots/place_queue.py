@@ -2,9 +2,9 @@
 
 A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
 claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use
-memory which the driver will still need once it has a place. So a large driver cannot starve. Running work is never
-displaced. Work on the claimed task manager may itself need a slot before it can end, so a claim lasts for ``patience``
-seconds at most, and no new claim is made for the next ``patience`` seconds.
+memory or custom resources which the driver will still need once it has a place. So a large driver cannot starve.
+Running work is never displaced. Work on the claimed task manager may itself need a slot before it can end, so a claim
+lasts for ``patience`` seconds at most, and no new claim is made for the next ``patience`` seconds.
 """
 
 from __future__ import annotations
@@ -162,13 +162,13 @@ class PlaceQueue:
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
             self._claim = _Claim(job, member, ends=now + self._patience)
-            member.claimed_by, member.claimed_memory = job.job_id, need.memory_mb
+            member.claimed_by, member.claimed_memory, member.claimed_custom = job.job_id, need.memory_mb, need.custom
             self._shelves.update(member)
 
     def _drop_claim(self) -> None:
         if self._claim is not None:
             member, self._claim = self._claim.member, None
-            member.claimed_by, member.claimed_memory = None, 0
+            member.claimed_by, member.claimed_memory, member.claimed_custom = None, 0, ()
             self._shelves.reopen(member)
 
     def expire(self, now: float) -> None:

@@ -16,7 +16,7 @@ from emberkeep.slots.table.machine import SlotTable
 from emberkeep.slots.table.record import TableRecord, record_table, restore_table
 from emberkeep.slots.table.state import TableState
 from tests.unit.slots.custom.test_held_addresses import limits
-from tests.unit.slots.test_slot_manager import Rig
+from tests.unit.slots.test_slot_manager import PATIENCE, Rig
 
 pytestmark = pytest.mark.req("RES-1")
 
@@ -62,6 +62,25 @@ def test_a_slot_does_not_get_what_a_driver_has(rig: Rig) -> None:
     assert rig.places()
     assert not rig.match()
     assert "no task manager has 1 core, 100 MiB and 1 gpu free" in rig.slots.missing(job_id)
+
+
+def test_slots_leave_free_what_a_driver_needs_that_has_waited_for_long(rig: Rig) -> None:
+    two = amounts({"gpu": 2})
+    registered = rig.add("tm-1", total=ResourceProfile(cores=4, memory_mb=8192, custom=two))
+    holder = rig.job(2, WITH_GPU)
+    slots = [allotted.allocation for allotted in rig.match()]
+    rig.report(registered, *slots)
+    waiting = rig.job()
+    ask(rig, waiting, DriverNeed(512, "", custom=two))
+    rig.report(registered, *slots, now=PATIENCE)
+    assert not rig.places(PATIENCE)
+    other = rig.job(1, WITH_GPU)
+    rig.slots.jobs.close_requirements(holder, 1)
+    rig.report(registered, slots[0], now=PATIENCE)
+    assert not rig.match(PATIENCE), "the first GPU stays free"
+    rig.report(registered, now=PATIENCE)
+    assert rig.places(PATIENCE) == {waiting: "tm-1"}
+    assert "no task manager has 1 core, 100 MiB and 1 gpu free" in rig.slots.missing(other)
 
 
 def test_what_no_task_manager_offers_is_an_obstacle(rig: Rig) -> None:
