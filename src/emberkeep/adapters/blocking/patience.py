@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.durable import make_directories, write_file
 from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.processes.threads import start_thread
 
 SECONDS = 10.0
 
@@ -30,13 +31,16 @@ class FilePatience:
     def run(self, path: Path, work: Callable[[], ResultT]) -> ResultT:
         """Return the result of ``work``.
 
-        Raises what ``work`` raises; Unavailable, naming ``path``, if ``work`` takes too long.
+        Raises what ``work`` raises; Unavailable, naming ``path``, if ``work`` takes too long, or no thread can be
+        started for it.
         """
         if self._hanging is not None and self._hanging.is_alive():
             raise _silent(path)
         piece = _Piece(work)
-        thread = threading.Thread(target=piece.run, name="file-patience", daemon=True)
-        thread.start()
+        try:
+            thread = start_thread(piece.run, "file-patience")
+        except Unavailable as error:
+            raise Unavailable(f"{path} cannot be read now: {error.message}", hint=error.hint) from error
         thread.join(self._seconds)
         if thread.is_alive():
             self._hanging = thread

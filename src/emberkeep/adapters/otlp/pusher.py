@@ -13,7 +13,8 @@ from prometheus_client.core import Metric
 
 from emberkeep.adapters.otlp.settings import OtlpSettings
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.processes.threads import start_thread
 
 _GRACE_SECONDS = 2.0  # for what the exporter does beside waiting
 _LAST_SECONDS = 2.0  # at an orderly end, the longest wait for the last push
@@ -108,7 +109,11 @@ class OtlpPusher:
                 loop.call_soon_threadsafe(_complete, outcome, problem)
 
         self._idle.clear()
-        threading.Thread(target=send, name="metrics-push", daemon=True).start()
+        try:
+            start_thread(send, "metrics-push")
+        except Unavailable:
+            self._idle.set()
+            raise
         return await outcome
 
     def _note(self, problem: str) -> None:

@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import shutil
 import tempfile
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from emberkeep.adapters.shared_storage.event_logs import copy_event_log, log_name
 from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.base.ids import JobId
+from emberkeep.base.processes.threads import start_thread
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,9 @@ class EventLogCopier:
                 return newest
             if not newest.result.done():
                 raise RetryLater("another event log is being copied, or the storage does not answer: try again")
+            self._newest = None
             _discard(newest)
-        self._newest = copying = _Copying(job_id, attempt)
+        copying = _Copying(job_id, attempt)
         loop = asyncio.get_running_loop()
 
         def copy() -> None:
@@ -122,7 +123,8 @@ class EventLogCopier:
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
                 loop.call_soon_threadsafe(_complete, copying.result, copied, failure)
 
-        threading.Thread(target=copy, name="event-log-copy", daemon=True).start()
+        start_thread(copy, "event-log-copy")
+        self._newest = copying
         return copying
 
     def _copy(self, job_id: JobId, attempt: int) -> CopiedLog:

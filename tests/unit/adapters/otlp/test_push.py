@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -64,6 +65,20 @@ async def test_a_push_says_whose_metrics_it_carries(monkeypatch: pytest.MonkeyPa
     assert (headers["authorization"], headers["x-tenant"]) == ("Bearer very-secret", "a")
     assert headers["content-type"] == "application/x-protobuf"
     assert push.series() == {("emberkeep_one", frozenset()): 1}
+
+
+async def test_a_push_for_which_there_was_no_thread_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, refusals = threading.Thread.start, iter([True])
+
+    def started(thread: threading.Thread) -> None:
+        if thread.name == "metrics-push" and next(refusals, False):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    async with collecting() as collector, pushing(collector.url) as pusher:
+        await eventually(lambda: pusher.sent >= 1)
+        assert pusher.failed == 1
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from emberkeep.adapters.shared_storage import event_logs
+from emberkeep.adapters.shared_storage.event_log_copier import EventLogCopier
 from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS, attempt_directory, copy_event_log
 from emberkeep.base.errors import Absent, Conflict, Damaged, Unavailable
+from emberkeep.base.ids import JobId
 
 OLD, NEW = "app-20261126120000-0000-ffffffff", "app-20261126120001-0000-00000000"
 
@@ -99,3 +103,19 @@ def test_a_copy_is_bounded(root: Path, into: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(Conflict, match="more than 1 files"):
         copy_event_log(root, 1, into)
     assert not list(into.iterdir())
+
+
+async def test_a_copy_for_which_there_was_no_thread_is_begun_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    copier = EventLogCopier(root.parent, tmp_path / "staging")
+    with monkeypatch.context() as few:
+        few.setattr(threading.Thread, "start", refused)
+        with pytest.raises(Unavailable, match="no thread can be started"):
+            async with copier.copied(JobId("job"), 1):
+                pass
+    async with copier.copied(JobId("job"), 1) as copied:
+        assert copied.app_id == NEW
