@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal, RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.files.errors import shortage
+from emberkeep.base.processes.threads import MORE_PROCESSES
 
 OUTPUT_BYTES = 64 * 1024**2  # of one command: the JSON of about 20,000 jobs
 _CHUNK = 64 * 1024
@@ -61,7 +64,7 @@ class SlurmCommands:
     async def change(self, command: str, *arguments: str, script: str = "") -> str:
         """Return what the command prints. Raises RetryLater (refused), Unavailable, UnknownOutcome, Fatal."""
         try:
-            code, output, words = await self._run(command, arguments, script.encode())
+            code, output, words = await self._run(command, arguments, os.fsencode(script))
         except TimeoutError:
             raise UnknownOutcome(
                 f"`{command}` did not end within {self._timeout:g} s",
@@ -90,10 +93,7 @@ class SlurmCommands:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Fatal(
-                f"cannot run {program}: {error.strerror}",
-                hint="install Slurm's commands on the JobManager's machine, or set resourcemanager.slurm.bin-dir",
-            ) from error
+            raise _cannot_run(program, error) from error
         try:
             async with asyncio.timeout(self._timeout):
                 output, errors = await _talk(process, script)
@@ -124,6 +124,16 @@ async def _bounded(stream: asyncio.StreamReader) -> bytes:
         if len(found) > OUTPUT_BYTES:
             raise Unavailable(f"a command of Slurm prints more than {OUTPUT_BYTES // 1024**2} MiB")
     return bytes(found)
+
+
+def _cannot_run(program: str, error: OSError) -> Fatal | Unavailable:
+    hint = shortage(error) or (MORE_PROCESSES if error.errno == errno.EAGAIN else None)
+    if hint is not None:
+        return Unavailable(f"cannot run {program} now: {error.strerror}", hint=hint)
+    return Fatal(
+        f"cannot run {program}: {error.strerror}",
+        hint="install Slurm's commands on the JobManager's machine, or set resourcemanager.slurm.bin-dir",
+    )
 
 
 def _in_words(errors: bytes) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Unavailable
 
 # The base states in which Slurm still has to run the job, or runs it. All others are final.
@@ -49,10 +50,11 @@ class QueuedJob:
 def parse_queue(output: bytes) -> tuple[QueuedJob, ...]:
     """Return the jobs in the output of ``squeue --json``. Raises Unavailable (it is not such output)."""
     try:
-        read = msgspec.json.decode(output)
+        # Names have whatever bytes their users have chosen, and some releases list the jobs of all users.
+        read = from_json(output.decode("utf-8", "replace"), dict[str, Any])
     except msgspec.DecodeError as error:
         raise _unreadable(str(error)) from None
-    if not isinstance(read, dict) or not isinstance(read.get("jobs"), list):
+    if not isinstance(read.get("jobs"), list):
         raise _unreadable('it has no list "jobs"')
     if errors := read.get("errors"):
         raise Unavailable(

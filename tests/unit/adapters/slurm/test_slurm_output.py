@@ -29,6 +29,13 @@ def test_a_queue_that_slurm_22_05_8_has_printed() -> None:
     assert jobs[5] == QueuedJob(5, "held", Phase.ENDED, "FAILED", "BadConstraints", "", 1000)
 
 
+def test_a_name_that_is_not_utf_8_spoils_no_queue() -> None:
+    """Any user of the Slurm cluster can submit a job with such a name."""
+    printed = b'{"jobs": [{"job_id": 1, "name": "caf\xe9", "job_state": "RUNNING"},'
+    printed += b' {"job_id": 2, "name": "x-tm-0", "job_state": "RUNNING"}]}'
+    assert [job.name for job in parse_queue(printed)] == ["caf\ufffd", "x-tm-0"]
+
+
 def test_later_releases_write_states_as_lists_and_numbers_as_objects() -> None:
     job = queue(
         job_id={"set": True, "infinite": False, "number": 8},
