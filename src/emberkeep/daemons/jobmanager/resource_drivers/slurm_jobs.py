@@ -260,7 +260,9 @@ class SlurmJobs:
             raise UnknownOutcome(f"`sbatch` printed {printed[:100]!r} in place of a job id")
         log.info("submitted a job to Slurm", task_manager=key, job=job_id)
         self._mine[key] = QueuedJob(job_id, name, Phase.QUEUED, "PENDING")
-        await asyncio.to_thread(_delete_old_outputs, self._directory)
+        # A task manager that has long had nothing to say still writes to its output.
+        current = {self._output_of(each).name for each in self._mine.values()}
+        await asyncio.to_thread(_delete_old_outputs, self._directory, current)
 
     def _output_of(self, job: QueuedJob) -> Path:
         return self._directory / f"{job.name}-{job.job_id}{_OUTPUT}"
@@ -287,12 +289,13 @@ class SlurmJobs:
         return command
 
 
-def _delete_old_outputs(directory: Path) -> None:
-    """Delete all but the newest outputs of jobs. Blocks. An output that cannot be deleted stays."""
+def _delete_old_outputs(directory: Path, current: AbstractSet[str]) -> None:
+    """Delete all but the newest outputs of jobs, and those in ``current``. Blocks. What cannot be deleted stays."""
     outputs = []
-    with contextlib.suppress(OSError):
-        for path in directory.glob(f"*{_OUTPUT}"):
-            outputs.append((path.stat().st_mtime, path))
+    for path in directory.glob(f"*{_OUTPUT}"):
+        with contextlib.suppress(OSError):
+            if path.name not in current:
+                outputs.append((path.stat().st_mtime, path))
     for _, path in sorted(outputs)[:-_OUTPUTS_KEPT]:
         with contextlib.suppress(OSError):
             path.unlink()

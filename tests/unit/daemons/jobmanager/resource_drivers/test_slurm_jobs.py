@@ -226,6 +226,26 @@ async def test_why_a_job_has_ended_is_in_the_log_and_only_the_newest_outputs_are
     assert len(list(outputs.glob("*.log"))) == 200
 
 
+async def test_the_output_of_a_running_job_is_kept_however_long_it_has_been_silent(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    driver = slurm_driver(tmp_path / "state", slurm)
+    await driver.start(FREE, NONE)
+    await driver.survey()
+    (job,) = slurm.jobs()
+    outputs = tmp_path / "state" / "resourcemanager"
+    silent = outputs / f"{job['name']}-{job['job_id']}.log"
+    silent.write_text("started\n")
+    os.utime(silent, (0, 0))
+    for number in range(250):
+        ended = outputs / f"earlier-{number}.log"
+        ended.touch()
+        os.utime(ended, (number + 1, number + 1))
+    await driver.start(FREE, frozenset({FIRST}))
+    assert silent.exists()
+    assert not (outputs / "earlier-0.log").exists()
+
+
 async def test_a_command_that_hangs_is_ended(tmp_path: Path, slurm: FakeSlurm) -> None:
     driver = slurm_driver(tmp_path, slurm, command_timeout="1s")
     slurm.switch("hang", on=True)
