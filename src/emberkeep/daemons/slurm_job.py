@@ -37,6 +37,7 @@ _RESTARTS = 5  # of a task manager that ends soon after its start, before the jo
 _SOON = 60.0  # seconds
 _PAUSE = 1.0
 _REPEAT = 5.0  # seconds between two signals to the task manager
+_ZOOKEEPER_PORT = 2181  # of a server that is named without one
 _KEPT_DIRECTORIES = 5  # of earlier jobs of this task manager on this file system, for their logs
 
 
@@ -145,17 +146,24 @@ def _address(configuration: Configuration) -> str:
                 hint=f"correct {options.SLURM_INTERFACE.key}",
             )
         return found[0]
-    target = configuration[options.JOB_MANAGER_ADDRESS] or configuration[options.ZOOKEEPER_QUORUM].split(",")[0]
-    host, _, port = target.strip().partition("/")[0].rpartition(":")
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(address)  # sends nothing: it only makes the kernel choose the local address
-            return str(probe.getsockname()[0])
-    except (OSError, ValueError) as error:
-        raise Fatal(
-            f"this node has no route to {target}: {error}", hint=f"set {options.SLURM_INTERFACE.key}"
-        ) from error
+    targets = configuration[options.JOB_MANAGER_ADDRESS] or configuration[options.ZOOKEEPER_QUORUM].partition("/")[0]
+    problems = []
+    for target in targets.split(","):  # of several ZooKeeper servers, one may have no address now
+        try:
+            return _local_address(target.strip())
+        except (OSError, ValueError) as error:
+            problems.append(f"{target.strip()}: {error}")
+    raise Fatal(f"this node has no route to {'; '.join(problems)}", hint=f"set {options.SLURM_INTERFACE.key}")
+
+
+def _local_address(target: str) -> str:
+    """Return the address from which this node sends to ``target``. Raises OSError, ValueError."""
+    host, colon, port = target.rpartition(":")
+    where = (host.strip("[]"), int(port)) if colon else (target, _ZOOKEEPER_PORT)
+    family, kind, _, _, address = socket.getaddrinfo(*where, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)  # sends nothing: it only makes the kernel choose the local address
+        return str(probe.getsockname()[0])
 
 
 def _forget_earlier(directory: Path) -> None:

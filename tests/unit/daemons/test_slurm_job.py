@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.processes.place_lock import held
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.daemons import slurm_job
 from tests.integration.conditions import until
 
 # In place of the task manager: notes its arguments and signals. It ends like one, with 0 after the order to end.
@@ -169,3 +171,9 @@ def test_outside_of_slurm_it_says_so(tmp_path: Path) -> None:
     code, errors = Job(tmp_path, environment={"SLURM_JOB_ID": "", "SLURMD_NODENAME": ""}).end()
     assert code == 1
     assert "this is not a Slurm job" in errors
+
+
+@pytest.mark.parametrize("quorum", ["a..b:2181,127.0.0.1:2181", "127.0.0.1", "a..b,127.0.0.1:2181/emberkeep"])
+def test_one_zookeeper_server_with_an_address_is_enough_to_find_the_nodes_own(quorum: str) -> None:
+    configuration = Configuration().with_texts({"high-availability.zookeeper.quorum": quorum}, "test")
+    assert slurm_job._address(configuration) == "127.0.0.1"
