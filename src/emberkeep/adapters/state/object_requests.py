@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import secrets
 import time
 from collections.abc import Iterator
@@ -124,17 +125,53 @@ class ObjectRequests:
             )
         return new_status(name, size, result["e_tag"])
 
-    def copy(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
-        """Copy an object within the store. Raises Exists, UnknownOutcome."""
+    def copy(self, source: str, target: str, *, overwrite: bool, own: bool = False) -> FileStatus:
+        """Copy an object within the store. Raises Absent, Exists, UnknownOutcome.
+
+        ``own``: only this call and its repetitions copy this source. So without ``overwrite``, an existing target that
+        has the source's bytes counts as the result of an earlier try.
+        """
         try:
             with self.changing(target):
                 obstore.copy(self.store, source, target, overwrite=overwrite)
         except AlreadyExistsError:
-            raise self.root.exists(target) from None
+            copied = self._copied(source, target) if own else None
+            if copied is None:
+                raise self.root.exists(target) from None
+            return copied
+        except (Absent, UnknownOutcome):
+            # The reply to this request may be lost, or the reply to its first try, which obstore repeats. A store may
+            # also say of a repeated copy in parts that there is no such copy.
+            copied = self._copied(source, target) if own and not overwrite else None
+            if copied is None:
+                raise
+            return copied
         status = self.find(target)
         if status is None:
             raise UnknownOutcome(f"{self.root.at(target)} was written and then deleted")
         return status
+
+    def _copied(self, source: str, target: str) -> FileStatus | None:
+        """Return the target's status if it has the bytes of the source and is no older, else None.
+
+        A copy cannot be tagged as a small object can, so compare the bytes. Raises UnknownOutcome if the store does not
+        answer.
+        """
+        try:
+            ours, theirs = self.find(source), self.find(target)
+            if ours is None or theirs is None or ours.length != theirs.length or theirs.modified_ms < ours.modified_ms:
+                return None
+            return theirs if self._digest(source) == self._digest(target) else None
+        except Absent:
+            return None
+        except RetryLater as error:
+            raise UnknownOutcome(f"{self.root.at(target)} may have been written, or not: {error.message}") from error
+
+    def _digest(self, name: str) -> bytes:
+        digest = hashlib.sha256()
+        for piece in self.pieces(self.get(name, 0, None), name):
+            digest.update(piece)
+        return digest.digest()
 
     def delete(self, names: list[str]) -> None:
         for begin in range(0, len(names), _DELETED_AT_ONCE):

@@ -131,7 +131,7 @@ class ObjectState:
         temporary = f"{INCOMING}/{secrets.token_hex(12)}"
         try:
             self._requests.put_parts(temporary, file, size)
-            return self._requests.copy(temporary, name, overwrite=False)
+            return self._requests.copy(temporary, name, overwrite=False, own=True)
         finally:
             with contextlib.suppress(EmberkeepError):
                 self._requests.delete([temporary])
@@ -206,12 +206,13 @@ class ObjectState:
         """Copy a file, without a request that only looks for it. Raises Absent if it does not exist."""
         if overwrite:
             return self._requests.copy(source, target, overwrite=True)
+        # A repeated rename finds what it wrote before it could not delete the source. No other file has a unique name.
+        own = is_unique(source)
         # Read and write small files here: ``put`` tags them, so that after a lost reply we know whether it succeeded.
         data = self._requests.get_small(source)
         if data is None:
-            return self._requests.copy(source, target, overwrite=False)
-        # A repeated rename finds what it wrote before it could not delete the source. No other file has a unique name.
-        writer = hashlib.sha256(source.encode()).hexdigest()[:24] if is_unique(source) else ""
+            return self._requests.copy(source, target, overwrite=False, own=own)
+        writer = hashlib.sha256(source.encode()).hexdigest()[:24] if own else ""
         return self._requests.put(target, data, overwrite=False, writer=writer)
 
     # --- deleting -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from obstore.exceptions import GenericError
 from obstore.store import MemoryStore
 
-from emberkeep.adapters.state import object_requests
+from emberkeep.adapters.state import object_requests, objects
 from emberkeep.adapters.state.objects import ObjectState
 from emberkeep.base.errors import Absent, Fatal, UnknownOutcome
 from emberkeep.local_state.errors import Exists
@@ -82,13 +82,15 @@ def test_a_missing_source_is_told_from_a_directory(counted: Counted, overwrite: 
         counted.state.rename("state/d", "state/e", overwrite=overwrite)
 
 
+@pytest.mark.parametrize("part_bytes", [object_requests.PART_BYTES, 6])
 def test_a_rename_whose_source_could_not_be_deleted_is_finished_by_the_next_try(
-    counted: Counted, monkeypatch: pytest.MonkeyPatch
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, part_bytes: int
 ) -> None:
+    monkeypatch.setattr(object_requests, "PART_BYTES", part_bytes)
     source = "offsets/.7.0815abcd-1234-5678-9abc-0123456789ab.tmp"
     other = "offsets/.7.0815abcd-1234-5678-9abc-ba9876543210.tmp"
     counted.write(source, b"content")
-    counted.write(other, b"content")
+    counted.write(other, b"CONTENT")
     delete = obstore.delete
 
     def gone(*_: Any, **__: Any) -> None:
@@ -102,3 +104,35 @@ def test_a_rename_whose_source_could_not_be_deleted_is_finished_by_the_next_try(
         counted.state.rename(other, "offsets/7", overwrite=False)
     assert counted.state.rename(source, "offsets/7", overwrite=False).length == 7
     assert [entry.name for entry in counted.state.listing("offsets")] == [other, "offsets/7"]
+
+
+@pytest.mark.parametrize("error", [GenericError("the connection broke"), FileNotFoundError("NoSuchUpload")])
+def test_a_large_rename_whose_reply_was_lost_has_succeeded(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(object_requests, "PART_BYTES", 6)
+    source = "state/.1.zip.0815abcd-1234-5678-9abc-0123456789ab.tmp"
+    counted.write(source, b"content")
+    _lose_replies_to_copies(monkeypatch, error)
+    assert counted.state.rename(source, "state/1.zip", overwrite=False).length == 7
+    assert [entry.name for entry in counted.state.listing("state")] == ["state/1.zip"]
+
+
+def test_a_large_file_whose_creation_was_not_answered_is_created(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in (object_requests, objects):
+        monkeypatch.setattr(module, "PART_BYTES", 6)
+    (tmp_path / "file").write_bytes(b"content")
+    _lose_replies_to_copies(monkeypatch, GenericError("the connection broke"))
+    assert counted.state.create("state/1.zip", tmp_path / "file", overwrite=False).length == 7
+
+
+def _lose_replies_to_copies(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    copy = obstore.copy
+
+    def unanswered(*args: Any, **fields: Any) -> None:
+        copy(*args, **fields)
+        raise error
+
+    monkeypatch.setattr(obstore, "copy", unanswered)
