@@ -17,6 +17,10 @@ _METADATA = ("169.254.", "metadata.google.internal", "/latest/api/token", "/late
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 # S3 says these of credentials with the status 400.
 _EXPIRED = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
+# S3 says this with the status 400, of a connection on which bytes were late.
+_LATE = ("RequestTimeout",)
+# The clocks of this machine and of the store differ.
+_SKEWED = ("RequestTimeTooSkewed",)
 _TOO_BUSY = {408, 425, 429}
 _CREDENTIALS = "set the store's credentials in the environment of this process"
 
@@ -35,13 +39,15 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
         return Fatal(f"{action}: the bucket does not exist ({answer})", hint="create it, or correct the location")
     if isinstance(error, FileNotFoundError):
         return Absent(f"{action}: does not exist")
+    if code in _SKEWED:
+        return Fatal(f"{action}: the store refuses the request ({answer})", hint="set the clock of this machine")
     if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403) or code in _EXPIRED:
         return Fatal(
             f"{action}: the store refuses the request ({answer or 'no permission'})",
             hint="check credentials and permissions",
         )
     if status:
-        if status >= 500 or status in _TOO_BUSY:
+        if status >= 500 or status in _TOO_BUSY or code in _LATE:
             return RetryLater(f"{action}: the store is unavailable now ({answer})")
         return Fatal(
             f"{action}: the store refuses the request ({answer})", hint="check the location and the store's settings"

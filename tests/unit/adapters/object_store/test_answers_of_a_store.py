@@ -98,7 +98,10 @@ async def test_a_store_that_is_busy_for_a_moment_is_asked_again(
     assert await fetched(tmp_path) == CONTENT
 
 
-@pytest.mark.parametrize(("status", "code"), [(503, "SlowDown"), (500, "InternalError"), (502, "BadGateway")])
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(503, "SlowDown"), (500, "InternalError"), (502, "BadGateway"), (400, "RequestTimeout")],
+)
 async def test_a_store_that_stays_busy_is_to_be_asked_later(
     tmp_path: Path, store: Store, status: int, code: str
 ) -> None:
@@ -119,6 +122,13 @@ async def test_credentials_that_have_expired_are_named(tmp_path: Path, store: St
     assert code in error.message
     assert error.hint is not None
     assert "credentials" in error.hint
+
+
+async def test_clocks_that_differ_are_named(tmp_path: Path, store: Store) -> None:
+    store.answers = [(403, "RequestTimeTooSkewed")]
+    error = await fetched(tmp_path)
+    assert isinstance(error, Fatal)
+    assert error.hint == "set the clock of this machine"
 
 
 async def test_a_body_that_ends_in_the_middle_is_never_taken_for_the_whole(tmp_path: Path, store: Store) -> None:
