@@ -39,7 +39,11 @@ def read_progress(root: Path, *, before: int | None = None) -> KeptProgress:
     with _opened(root) as directory:
         if directory is None:
             return NOTHING_KEPT
-        for attempt in sorted(_attempts(directory), reverse=True):
+        try:
+            attempts = _attempts(directory)
+        except OSError as error:
+            raise cannot_read(root / _DIRECTORY, error) from error
+        for attempt in sorted(attempts, reverse=True):
             if before is not None and attempt >= before:
                 continue
             try:

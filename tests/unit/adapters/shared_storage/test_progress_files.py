@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from structlog.testing import capture_logs
@@ -48,6 +51,17 @@ def test_an_attempt_that_is_over_changes_nothing(tmp_path: Path) -> None:
     write_progress(tmp_path / "job", 9, history(9))
     assert read_progress(tmp_path / "job") == history(12)
     assert read_progress(tmp_path / "job", before=12) == history(9)
+
+
+def test_a_directory_that_cannot_be_listed_now_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_progress(tmp_path / "job", 1, history(1))
+
+    def broken(_: object) -> NoReturn:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    monkeypatch.setattr(os, "listdir", broken)
+    with pytest.raises(Unavailable, match="cannot be read now"):
+        read_progress(tmp_path / "job")
 
 
 @pytest.mark.parametrize(
