@@ -13,12 +13,12 @@ from typing import NoReturn
 
 from emberkeep.api.file_sink.ports import ListedFile
 from emberkeep.base.errors import Absent, Conflict, RetryLater
-from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.durable import give_new_name, sync_directory
 from emberkeep.base.files.operations import SYSTEM_FILES
 
 
 class LocalFiles:
-    """Implements SinkFiles. A created file appears by a link, complete and only once; a move does not overwrite."""
+    """Implements SinkFiles. A created file appears complete and only once; a move does not overwrite."""
 
     def read(self, path: str) -> bytes:
         with _explained(path):
@@ -36,7 +36,7 @@ class LocalFiles:
             try:
                 SYSTEM_FILES.write(descriptor, data)
                 SYSTEM_FILES.sync(descriptor)
-                SYSTEM_FILES.link(temporary, path)
+                give_new_name(temporary, path, SYSTEM_FILES)
             except FileExistsError:
                 raise Conflict(f"{path} exists already") from None
             finally:

@@ -63,7 +63,7 @@ def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = 
     try:
         try:
             _write_synced(temporary, data, mode, files)
-            _give_new_name(temporary, str(path), files)
+            give_new_name(temporary, str(path), files)
         finally:
             with contextlib.suppress(FileNotFoundError):
                 files.unlink(temporary)
@@ -84,8 +84,11 @@ def _write_synced(path: str, data: bytes, mode: int, files: FileOps) -> None:
         os.close(descriptor)
 
 
-def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
-    """Give a temporary file its name unless that name exists. File systems support one of two ways to do that."""
+def give_new_name(temporary: str, path: str, files: FileOps) -> None:
+    """Give a temporary file its name unless that name exists. File systems support one of two ways to do that.
+
+    The temporary name may be left. Raises FileExistsError, OSError.
+    """
     try:
         files.link(temporary, path)
     except OSError as error:
