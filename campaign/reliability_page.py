@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from campaign.progress import Progress
-from campaign.tables import distribution, table
+from campaign.tables import durations, table
 from campaign.tried import commands, failures, tried
 
 _TIMES = ("median", "p90", "largest")
@@ -209,8 +209,8 @@ def _recoveries(campaigns: Sequence[Progress]) -> list[str]:
         lines += [
             "### Simulated",
             "",
-            "Virtual seconds until all streams that had worked work again, with half of the default timeouts. Without"
-            " times, no stream stood still.",
+            "Virtual seconds until all streams that had worked work again, with half of the default timeouts. 0.0: no"
+            " stream stood still.",
             "",
             *table(("fault", "n", *_TIMES), [(kind, _measured(worlds[kind]), *_row(worlds, kind)) for kind in worlds]),
         ]
@@ -226,11 +226,11 @@ def _merged(many: Sequence[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[s
 
 
 def _measured(seconds: Mapping[str, int]) -> str:
-    return f"{distribution(seconds)['measured']:,.0f}"
+    return f"{durations(seconds)['measured']:,.0f}"
 
 
 def _row(seconds: Mapping[str, Mapping[str, int]], kind: str) -> list[str]:
-    found = distribution(seconds.get(kind, {}))
+    found = durations(seconds.get(kind, {}))
     return [f"{found[name]:.1f}" if name in found else "–" for name in _TIMES]
 
 

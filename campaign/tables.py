@@ -13,20 +13,31 @@ def distribution(seconds: Mapping[str, int]) -> dict[str, float]:
     overtaken = values.pop(OVERTAKEN, 0)
     unnoticed = values.pop(0.0, 0)
     ordered = sorted(value for value, count in values.items() for _ in range(count))
-    found: dict[str, float] = {
+    return {
         "measured": unnoticed + len(ordered),
         "unnoticed": unnoticed,
         "overtaken": overtaken,
+        **_quantiles(ordered),
     }
-    if ordered:
-        found |= {
-            "least": ordered[0],
-            "median": _quantile(ordered, 0.5),
-            "p90": _quantile(ordered, 0.9),
-            "p99": _quantile(ordered, 0.99),
-            "largest": ordered[-1],
-        }
-    return found
+
+
+def durations(seconds: Mapping[str, int]) -> dict[str, float]:
+    """Return how often something was measured, and the quantiles of all that was: 0 s is a time like others."""
+    values = {float(text): count for text, count in seconds.items()}
+    ordered = sorted(value for value, count in values.items() if value != OVERTAKEN for _ in range(count))
+    return {"measured": len(ordered), **_quantiles(ordered)}
+
+
+def _quantiles(ordered: Sequence[float]) -> dict[str, float]:
+    if not ordered:
+        return {}
+    return {
+        "least": ordered[0],
+        "median": _quantile(ordered, 0.5),
+        "p90": _quantile(ordered, 0.9),
+        "p99": _quantile(ordered, 0.99),
+        "largest": ordered[-1],
+    }
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

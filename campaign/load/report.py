@@ -8,7 +8,7 @@ import msgspec
 
 from campaign.load.figures import LoadFigures
 from campaign.load.replies import KINDS, OTHER, quantile
-from campaign.tables import by_name, counts, distribution, table
+from campaign.tables import by_name, counts, durations, table
 
 _WHEN = ("outside", "during")
 _SHARES = {"p50": 0.5, "p99": 0.99, "largest": 1.0}
@@ -19,7 +19,7 @@ def data(figures: LoadFigures) -> dict[str, Any]:
     return {
         "figures": msgspec.to_builtins(figures),
         "milliseconds": {name: _times(taken) for name, taken in by_kind(figures).items()},
-        "takeovers": distribution(figures.takeovers),
+        "takeovers": durations(figures.takeovers),
     }
 
 
@@ -82,8 +82,10 @@ def _replies(figures: LoadFigures) -> list[str]:
             if f"{kind}|{when}" in found:
                 times = _times(found[f"{kind}|{when}"])
                 rows.append((kind, when, f"{times.pop('replies'):,}", *(f"{each:,}" for each in times.values())))
-    takeovers = distribution(figures.takeovers)
-    lasts = f"{takeovers['median']:.1f} s in the middle, {takeovers['largest']:.1f} s at most" if rows else "none"
+    takeovers = durations(figures.takeovers)
+    lasts = "no time that was measured"
+    if "median" in takeovers:
+        lasts = f"{takeovers['median']:.1f} s in the middle, {takeovers['largest']:.1f} s at most"
     return [
         "### Times of replies",
         "",

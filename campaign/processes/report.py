@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from campaign.processes.figures import ProcessFigures
-from campaign.tables import by_name, counts, distribution, table
+from campaign.tables import by_name, counts, durations, table
 
 _QUANTILES = ("least", "median", "p90", "p99", "largest")
 
 
 def data(figures: ProcessFigures) -> dict[str, Any]:
     """Return the section for programs."""
-    recoveries = {kind: distribution(seconds) for kind, seconds in sorted(figures.recoveries.items())}
+    recoveries = {kind: durations(seconds) for kind, seconds in sorted(figures.recoveries.items())}
     return {"figures": msgspec.to_builtins(figures), "recovery": recoveries}
 
 
@@ -60,7 +60,7 @@ def section(figures: ProcessFigures, seed: int) -> list[str]:
 def _recovery(figures: ProcessFigures) -> list[str]:
     rows = []
     for kind, seconds in sorted(figures.recoveries.items()):
-        found = distribution(seconds)
+        found = durations(seconds)
         times = [f"{found[name]:.2f}" if name in found else "–" for name in _QUANTILES]
         rows.append((kind, f"{found['measured']:.0f}", *times))
     return [

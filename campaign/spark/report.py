@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 
 from campaign.spark.figures import SparkFigures
-from campaign.tables import by_name, counts, distribution, table
+from campaign.tables import by_name, counts, durations, table
 
 
 def data(figures: SparkFigures) -> dict[str, Any]:
     """Return the section for programs."""
     return {
         "figures": msgspec.to_builtins(figures),
-        "streams": {kind: distribution(seconds) for kind, seconds in sorted(figures.streams.items())},
-        "answers": {kind: distribution(seconds) for kind, seconds in sorted(figures.answers.items())},
+        "streams": {kind: durations(seconds) for kind, seconds in sorted(figures.streams.items())},
+        "answers": {kind: durations(seconds) for kind, seconds in sorted(figures.answers.items())},
     }
 
 
@@ -55,7 +55,7 @@ def section(figures: SparkFigures, seed: int) -> list[str]:
 def _recovery(figures: SparkFigures) -> list[str]:
     rows = []
     for kind in sorted({*figures.streams, *figures.answers}):
-        streams, answers = distribution(figures.streams.get(kind, {})), distribution(figures.answers.get(kind, {}))
+        streams, answers = durations(figures.streams.get(kind, {})), durations(figures.answers.get(kind, {}))
         rows.append((kind, f"{streams['measured']:.0f}", *_times(streams), *_times(answers)))
     return [
         "### Recovery of PySpark",

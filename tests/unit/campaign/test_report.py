@@ -4,9 +4,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
+from campaign.load.figures import LoadFigures
+from campaign.load.report import section as load_section
 from campaign.progress import Failure, Figures, Hunt, Progress
+from campaign.reliability_page import page
 from campaign.report import write
-from campaign.tables import distribution
+from campaign.spark.figures import SparkFigures
+from campaign.tables import distribution, durations
 
 FIGURES = Figures(
     worlds=40,
@@ -32,6 +36,32 @@ def test_a_distribution_counts_apart_what_was_unnoticed_and_what_was_overtaken()
         "largest": 4.0,
     }
     assert distribution(FIGURES.outages["flap link"]) == {"measured": 3, "unnoticed": 3, "overtaken": 0}
+
+
+def test_what_took_no_time_counts_among_the_times_of_real_processes() -> None:
+    assert durations({"0.0": 3, "0.1": 1}) == {
+        "measured": 4,
+        "least": 0.0,
+        "median": 0.0,
+        "p90": 0.1,
+        "p99": 0.1,
+        "largest": 0.1,
+    }
+    assert durations({}) == {"measured": 0}
+    assert durations({"-1.00": 2}) == {"measured": 0}, "another fault came first"
+
+
+def test_the_page_shows_the_times_of_all_that_was_measured() -> None:
+    spark = SparkFigures(histories=1, answers={"kill driver": {"0.0": 15}}, streams={"kill driver": {"35.3": 15}})
+    outages = {"bad store": {"0.00": 171, "7.60": 1}}
+    text = page([Progress(seed=1, spark=spark, figures=Figures(worlds=1, outages=outages))], [], [], (0, 0))
+    assert "| kill driver | 15 | 35.3 | 35.3 | 35.3 | 0.0 | 0.0 | 0.0 |" in text
+    assert "| bad store | 172 | 0.0 | 0.0 | 7.6 |" in text
+
+
+def test_load_without_a_lost_leader_has_a_report() -> None:
+    figures = LoadFigures(histories=1, seconds=1.0, milliseconds={"list jobs|outside": {"5": 1}})
+    assert "| list jobs | outside | 1 | 5 | 5 | 5 |" in load_section(figures, 1)
 
 
 def test_the_report_has_what_was_tried_found_and_never_reached(tmp_path: Path) -> None:
