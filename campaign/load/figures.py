@@ -55,3 +55,8 @@ class LoadFigures(msgspec.Struct):
         self.undecided += judgement.undecided
         self.jobs += len({each.key for each in history.jobs if each.kind == "submit" and each.returned is not None})
         add_counts(self.ends, Counter(end.status for end in history.ends))
+
+    def not_judged(self, failed: FailedHistory) -> None:
+        """Add a history that could not be played to its end."""
+        self.histories += 1
+        self.failures.append(failed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 import time
@@ -16,6 +15,9 @@ from campaign.load.history import Load, load_cluster, play_load
 from campaign.load.plan import draw_plan
 from campaign.load.record import LoadRecord, judge_load, read_record
 from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory
+from campaign.processes.level import keep_logs
+from campaign.processes.plan import HistoryPlan
+from emberkeep.base.errors import EmberkeepError
 
 HISTORY_SECONDS = 90.0
 FAILURES_AT_MOST = 5
@@ -44,9 +46,13 @@ async def run(
         number = figures.histories
         place = Path(tempfile.mkdtemp(prefix="emberkeep-load-"))
         try:
-            async with load_cluster(place / "cluster") as cluster:
-                plan = draw_plan(f"{seed}-{number}", seconds)
-                record = await play_load(cluster, plan, load, place / "jobs")
+            record = await _played(place, draw_plan(f"{seed}-{number}", seconds), load)
+            if isinstance(record, str):
+                logs = keep_logs(folder, number, place / "cluster")
+                figures.not_judged(FailedHistory(number, record[:LONGEST_VIOLATION], str(logs)))
+                show(f"history {number}: {record}\nlogs: {logs}")
+                took()
+                continue
             judgement = await asyncio.to_thread(judge_load, record)
             figures.took(record, judgement)
             if judgement.violations:
@@ -64,14 +70,20 @@ async def run(
         )
 
 
+async def _played(place: Path, plan: HistoryPlan, load: Load) -> LoadRecord | str:
+    """Return the record of a history, or why it could not be played to its end."""
+    try:
+        async with load_cluster(place / "cluster") as cluster:
+            return await play_load(cluster, plan, load, place / "jobs")
+    except (EmberkeepError, TimeoutError) as error:
+        return f"the cluster does not start, or does not recover: {str(error) or 'not in time'}"
+
+
 def _keep(folder: Path, number: int, record: LoadRecord, cluster: Path) -> Path:
     """Write the record, and beside it what the processes have logged."""
     kept = folder / f"history-{number}.json"
     write_record(kept, record)
-    for log in (*cluster.rglob("*.log"), *cluster.rglob("*.err")):
-        copy = folder / f"history-{number}-logs" / str(log.relative_to(cluster)).replace(os.sep, "_")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, copy)
+    keep_logs(folder, number, cluster)
     return kept
 
 

@@ -61,6 +61,12 @@ class ProcessFigures(msgspec.Struct):
         for kind, took in recoveries(record):
             add_counts(self.recoveries.setdefault(kind, {}), Counter({f"{took:.2f}": 1}))
 
+    def not_judged(self, failed: FailedHistory, seconds: float) -> None:
+        """Add a history that could not be played to its end."""
+        self.histories += 1
+        self.seconds += seconds
+        self.failures.append(failed)
+
 
 def add_counts(mine: dict[str, int], others: Mapping[str, int]) -> None:
     """Add the counts of others to those in place."""

@@ -17,6 +17,7 @@ from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory, Process
 from campaign.processes.history import play_history
 from campaign.processes.plan import HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record
+from emberkeep.base.errors import EmberkeepError
 
 HISTORY_SECONDS = 40.0
 FAULTS_PER_SECOND = 3.0
@@ -54,7 +55,17 @@ async def run(
             cluster = await stack.enter_async_context(RealCluster(place / "cluster", zookeepers=zookeepers))
             for _ in range(HISTORIES_PER_CLUSTER):
                 number, began = figures.histories, time.monotonic()
-                record = await play_history(cluster, plan_of(seed, number), place / f"jobs-{number}")
+                try:
+                    record = await play_history(cluster, plan_of(seed, number), place / f"jobs-{number}")
+                except (EmberkeepError, TimeoutError) as error:
+                    shown = f"the cluster does not start, or does not recover: {str(error) or 'not in time'}"[
+                        :LONGEST_VIOLATION
+                    ]
+                    logs = keep_logs(folder, number, cluster.directory)
+                    figures.not_judged(FailedHistory(number, shown, str(logs)), time.monotonic() - began)
+                    show(f"history {number}: {shown}\nlogs: {logs}")
+                    is_over = took()
+                    break
                 violations = await asyncio.to_thread(_judge, figures, record, began)
                 if violations:
                     kept = _keep(folder, number, record, cluster)
@@ -82,10 +93,16 @@ def _keep(folder: Path, number: int, record: HistoryRecord, cluster: RealCluster
     """Write the record, and beside it what the processes have logged."""
     kept = folder / f"history-{number}.json"
     write_record(kept, record)
-    for log in (*cluster.directory.rglob("*.log"), *cluster.directory.rglob("*.err")):
-        copy = folder / f"history-{number}-logs" / str(log.relative_to(cluster.directory)).replace(os.sep, "_")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, copy)
+    keep_logs(folder, number, cluster.directory)
+    return kept
+
+
+def keep_logs(folder: Path, number: int, cluster: Path) -> Path:
+    """Copy what the processes of a cluster have logged. Return the directory. ``cluster``: the cluster's directory."""
+    kept = folder / f"history-{number}-logs"
+    kept.mkdir(parents=True, exist_ok=True)
+    for log in (*cluster.rglob("*.log"), *cluster.rglob("*.err")):
+        shutil.copyfile(log, kept / str(log.relative_to(cluster)).replace(os.sep, "_"))
     return kept
 
 

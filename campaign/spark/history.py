@@ -45,7 +45,6 @@ async def play_history(plan: HistoryPlan, place: Path, until: float) -> HistoryR
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(open_cluster(plan, place / "cluster"))
         control = await stack.enter_async_context(Control(cluster))
-        await control.answers()
         streams = [
             StreamJob(control, each, stream_place(place, number), f"{plan.seed}/stream-{number}")
             for number, each in enumerate(plan.streams)
@@ -55,6 +54,7 @@ async def play_history(plan: HistoryPlan, place: Path, until: float) -> HistoryR
         end = asyncio.Event()
         feeders = [asyncio.create_task(job.feed(end)) for job in streams]
         try:
+            await control.answers()
             await asyncio.gather(*(job.begin() for job in streams))
             await _play_faults(plan, place, striker, control, until)
             end.set()
