@@ -31,6 +31,10 @@ class Unknown(Exception):
     """Nobody knows whether the request has had an effect."""
 
 
+class Abandoned(Unknown):
+    """The client has not waited any longer for the reply."""
+
+
 @dataclass(frozen=True)
 class Reply:
     """A reply whose meaning the caller decides. ``body``: decoded JSON; None if there is none."""
@@ -181,6 +185,8 @@ class Calls:
                 return reply.status, reply.headers.get("Location", ""), answer
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NotDone(str(error)) from error
+        except TimeoutError as error:
+            raise Abandoned(f"no reply within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unknown(str(error) or type(error).__name__) from error
 

@@ -20,7 +20,7 @@ from campaign.processes.recording import BLOCKLIST, JOBS, Recorder, Sent, Unexpe
 from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.submission.preparation import PreparedJob
 
-HURRIED_SECONDS = 0.05  # after which a client abandons its request
+HURRIED_SECONDS = (0.001, 0.05)  # after which a client abandons its request; most replies come within them
 _THINKS = 0.25  # seconds between two requests, at most twice
 
 
@@ -57,11 +57,14 @@ class ClientsWorld:
 
 
 class Client:
-    """One client. ``chance`` decides what it does; ``hurry`` is set when it is to abandon its next request."""
+    """One client. ``chance`` decides what it does.
+
+    ``hurry`` is set when it is to abandon its next request, and called once it has.
+    """
 
     def __init__(self, name: str, world: ClientsWorld, chance: random.Random) -> None:
         self.name = name
-        self.hurry = False
+        self.hurry: Callable[[], None] | None = None
         self._world = world
         self._chance = chance
 
@@ -259,18 +262,17 @@ class Client:
         return self._chance.choice(self._world.urls)
 
     def _sent(self, path: str) -> Sent:
-        return Sent("GET", self._base(), path, seconds=self._patience())
+        return self._hurried(Sent("GET", self._base(), path))
 
-    def _patience(self) -> float:
-        hurry, self.hurry = self.hurry, False
-        return HURRIED_SECONDS if hurry else SECONDS
+    def _hurried(self, sent: Sent) -> Sent:
+        hurry, self.hurry = self.hurry, None
+        return sent if hurry is None else replace(sent, seconds=self._chance.uniform(*HURRIED_SECONDS), abandoned=hurry)
 
     async def _do(
         self, history: str, key: str, kind: str, arguments: dict[str, Any], sent: Sent, result: Callable[[Reply], Any]
     ) -> None:
         begun = Operation(client=self.name, key=key, kind=kind, arguments=arguments, invoked=time.monotonic())
-        sent = replace(sent, seconds=self._patience())
-        await self._world.recorder.record(self._world.calls, history, begun, sent, result)
+        await self._world.recorder.record(self._world.calls, history, begun, self._hurried(sent), result)
 
 
 def _status(body: dict[str, Any]) -> dict[str, Any]:

@@ -195,9 +195,13 @@ class RealCluster:
         await asyncio.to_thread(kill_below, [self.directory])
 
 
-def send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
+def send(pid: int, number: signal.Signals) -> bool:
+    """Send a signal. Return False if there is no such process any more."""
+    try:
         os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _free_ports(count: int) -> list[int]:

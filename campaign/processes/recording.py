@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from campaign.linearizability.history import Operation
-from campaign.processes.calls import SECONDS, Calls, NotDone, Reply, Unknown
+from campaign.processes.calls import SECONDS, Abandoned, Calls, NotDone, Reply, Unknown
 
 JOBS, BLOCKLIST = "jobs", "blocklist"
 
@@ -20,15 +20,20 @@ class Unexpected(Exception):
     """A reply that no state of the object explains."""
 
 
+def _nothing() -> None:
+    """Note nothing."""
+
+
 @dataclass(frozen=True)
 class Sent:
-    """A request."""
+    """A request. ``abandoned`` is called if its client does not wait any longer than ``seconds``."""
 
     method: str
     base: str
     path: str
     body: Any = None
     seconds: float = SECONDS
+    abandoned: Callable[[], None] = _nothing
 
 
 class Recorder:
@@ -57,7 +62,9 @@ class Recorder:
         except NotDone:
             self.counts[f"{kind}: refused"] += 1
             return
-        except Unknown:
+        except Unknown as error:
+            if isinstance(error, Abandoned):
+                sent.abandoned()
             self.counts[f"{kind}: unknown"] += 1
             if kind != "read":
                 self.histories[history].append(begun)
@@ -79,7 +86,9 @@ class Recorder:
         invoked = time.monotonic()
         try:
             reply = await calls.call(sent.method, sent.base, sent.path, seconds=sent.seconds)
-        except (NotDone, Unknown):
+        except (NotDone, Unknown) as error:
+            if isinstance(error, Abandoned):
+                sent.abandoned()
             self.counts["list: refused"] += 1
             return None
         returned = time.monotonic()

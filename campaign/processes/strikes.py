@@ -64,10 +64,13 @@ class Striker:
         chance = random.Random(f"{fault.number}/{fault.kind}")
         verb, _, what = fault.kind.partition(" ")
         at = time.monotonic()
+        if verb == "abandon":
+            self._strike_client(fault, chance)
+            return
         if what == "driver":
             target = await self._strike_driver(verb, fault, chance)
-        elif verb in ("break", "abandon"):
-            target = await self._strike_request(what if verb == "break" else verb, chance)
+        elif verb == "break":
+            target = await self._strike_request(what, chance)
         else:
             target = await self._strike_member(verb, what, fault, chance)
         if target:
@@ -134,22 +137,27 @@ class Striker:
             return ""
         pid = chance.choice(pids)
         if verb == "kill":
-            send(pid, signal.SIGKILL)
-            return str(pid)
+            return str(pid) if send(pid, signal.SIGKILL) else ""
         self._busy.add(pid)
         try:
-            await _stop([pid], fault.seconds, stutters=verb == "stutter")
+            was_there = await _stop([pid], fault.seconds, stutters=verb == "stutter")
         finally:
             self._busy.discard(pid)
-        return str(pid)
+        return str(pid) if was_there else ""
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
+    def _strike_client(self, fault: PlannedFault, chance: random.Random) -> None:
+        """Let a client abandon its next request. Only if that has no reply until then, the fault is applied."""
+        client = chance.choice(self._clients)
+
+        def abandoned() -> None:
+            at = time.monotonic()
+            self.applied.append(Strike(kind=fault.kind, target=client.name, at=at, until=at))
+
+        client.hurry = abandoned
+
     async def _strike_request(self, what: str, chance: random.Random) -> str:
-        if what == "abandon":
-            client = chance.choice(self._clients)
-            client.hurry = True
-            return client.name
         jobs = [job for job in self._world.jobs if job.candidates]
         if not jobs:
             return ""
@@ -188,15 +196,15 @@ class Striker:
             await asyncio.sleep(0.2)
 
 
-async def _stop(pids: list[int], seconds: float, *, stutters: bool) -> None:
-    """Stop processes for so long: at once, or again and again."""
-    end = time.monotonic() + seconds
+async def _stop(pids: list[int], seconds: float, *, stutters: bool) -> bool:
+    """Stop processes for so long: at once, or again and again. Return False if there was none at the beginning."""
+    end, were_there = time.monotonic() + seconds, False
     while True:
         for pid in pids:
-            send(pid, signal.SIGSTOP)
+            were_there |= send(pid, signal.SIGSTOP)
         await asyncio.sleep(min(_STUTTER, max(0.0, end - time.monotonic())) if stutters else seconds)
         for pid in pids:
             send(pid, signal.SIGCONT)
-        if not stutters or time.monotonic() >= end:
-            return
+        if not were_there or not stutters or time.monotonic() >= end:
+            return were_there
         await asyncio.sleep(_STUTTER)

@@ -93,6 +93,8 @@ class Life:
             await deeds[deed.kind](chance)
         except (EmberkeepError, NotRecovered, TimeoutError, ValueError) as error:
             self.problems.append(f"{deed.kind}: {error}")
+        except Exception as error:  # noqa: BLE001 - what nobody foresees is a problem as well, and nobody awaits this
+            self.problems.append(f"{deed.kind}: {type(error).__name__}: {error}")
 
     # --- deeds --------------------------------------------------------------------------------------------------------
 

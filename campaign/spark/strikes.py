@@ -15,7 +15,8 @@ from campaign.spark.checkpoints import Reached
 from campaign.spark.control import ANSWER_SECONDS, POLL, Control
 from campaign.spark.jobs import BatchJob, NotRecovered, StreamJob
 from campaign.spark.plan import PlannedFault
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from campaign.spark.savepoint_strikes import WITHOUT_KILL, Done, SavepointStrikes
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import read_stat
 
@@ -55,6 +56,7 @@ class Striker:
         self._cluster = cluster
         self._control = control
         self._streams = streams
+        self._savepoints = SavepointStrikes(control, self._driver)
         self._active = 0
         self._overlaps = 0  # grows whenever a fault begins beside another one
 
@@ -68,8 +70,8 @@ class Striker:
         overlaps, at = self._overlaps, time.monotonic()
         before = {job: job.reached() for job in self._streams if not job.moving}
         try:
-            target, outcome = await self._apply(fault, chance)
-            if not target:
+            done = await self._apply(fault, chance)
+            if not done.target:
                 return
             until = time.monotonic()
             answers = await self._answers(at)
@@ -77,34 +79,32 @@ class Striker:
             together = not alone or overlaps != self._overlaps
             self.applied.append(
                 Strike(
-                    kind=fault.kind,
-                    target=target,
+                    kind=done.kind,
+                    target=done.target,
                     at=at,
                     until=until,
                     streams=streams,
                     answers=answers,
                     together=together,
-                    outcome=outcome,
+                    outcome=done.outcome,
                 )
             )
-            if outcome and not together and fault.kind in ("savepoint", "suspend and restore"):
-                self.problems.append(f"{fault.kind} of {target} has failed without a fault: {outcome}")
+            if done.outcome and not together and done.kind in WITHOUT_KILL.values():
+                self.problems.append(f"{done.kind} of {done.target} has failed without a fault: {done.outcome}")
         except (EmberkeepError, TimeoutError, NotRecovered) as error:
             self.problems.append(f"after {fault.kind} (fault {fault.number}): {error}")
             self.gave_up = True
         finally:
             self._active -= 1
 
-    async def _apply(self, fault: PlannedFault, chance: random.Random) -> tuple[str, str]:
-        """Return what was struck, "" if there is nothing of this kind now; and how it has failed."""
+    async def _apply(self, fault: PlannedFault, chance: random.Random) -> Done:
         verb, _, what = fault.kind.partition(" ")
         if what in ("driver", "driver's JVM", "executor"):
-            return await self._strike_process(verb, what, fault, chance), ""
-        if fault.kind in ("savepoint", "kill driver in savepoint"):
-            return await self._savepoint(fault, chance)
-        if fault.kind in ("suspend and restore", "kill driver in suspend"):
-            return await self._suspend(fault, chance)
-        return await self._strike_member(verb, what, fault, chance), ""
+            return Done(fault.kind, await self._strike_process(verb, what, fault, chance))
+        if fault.kind in WITHOUT_KILL or fault.kind in WITHOUT_KILL.values():
+            job = self._stream(chance)
+            return Done(fault.kind) if job is None else await self._savepoints.strike(job, fault)
+        return Done(fault.kind, await self._strike_member(verb, what, fault, chance))
 
     # --- recovery -----------------------------------------------------------------------------------------------------
 
@@ -145,11 +145,13 @@ class Striker:
             return ""
         if what == "driver's JVM":
             pid = next(iter(await asyncio.to_thread(_session, self._cluster, pid, "java")), 0)
-        if verb == "kill" and pid:
-            send(pid, signal.SIGKILL)
-        elif pid:
-            await _stop(await asyncio.to_thread(_session, self._cluster, pid, ""), fault.seconds)
-        return f"{name}, {pid}" if pid else ""
+        if not pid:
+            return ""
+        if verb == "kill":
+            was_there = send(pid, signal.SIGKILL)
+        else:
+            was_there = await _stop(await asyncio.to_thread(_session, self._cluster, pid, ""), fault.seconds)
+        return f"{name}, {pid}" if was_there else ""
 
     async def _driver(self, job_id: JobId) -> int:
         driver = (await self._control.job(job_id)).emberkeep.driver
@@ -229,60 +231,9 @@ class Striker:
                 found.append(job.place.name)
         return found
 
-    # --- savepoints ---------------------------------------------------------------------------------------------------
-
-    async def _savepoint(self, fault: PlannedFault, chance: random.Random) -> tuple[str, str]:
-        job = self._stream(chance)
-        if job is None:
-            return "", ""
-        killing = asyncio.create_task(self._kill_later(job, fault))
-        try:
-            await self._control.savepoint(job.job_id, job.place / "savepoints")
-        except (ValueError, Conflict, Fatal) as error:
-            return job.place.name, str(error)
-        finally:
-            await killing
-        return job.place.name, ""
-
-    async def _suspend(self, fault: PlannedFault, chance: random.Random) -> tuple[str, str]:
-        """Suspend a job and start it again from its savepoint."""
-        job = self._stream(chance)
-        if job is None:
-            return "", ""
-        before = job.reached()
-        job.moving = True
-        killing = asyncio.create_task(self._kill_later(job, fault))
-        try:
-            try:
-                savepoint = await self._control.stop(job.job_id, job.place / "savepoints", drain=False)
-            except (ValueError, Conflict, Fatal) as error:
-                return job.place.name, str(error)
-            finally:
-                await killing
-            await job.until(job.has_finished, "the suspended job is FINISHED")
-            await job.begin(savepoint)
-            await job.until(lambda: _is_past(job, before), "the restored job commits")
-        finally:
-            job.moving = False
-        return job.place.name, ""
-
     def _stream(self, chance: random.Random) -> StreamJob | None:
         free = [job for job in self._streams if not job.moving]
         return chance.choice(free) if free else None
-
-    async def _kill_later(self, job: StreamJob, fault: PlannedFault) -> None:
-        if not fault.kind.startswith("kill driver"):
-            return
-        pid = await self._driver(job.job_id)
-        await asyncio.sleep(fault.seconds)
-        if pid:
-            send(pid, signal.SIGKILL)
-
-
-async def _is_past(job: StreamJob, before: dict[str, Reached]) -> bool:
-    await job.details()
-    now = job.reached()
-    return all(name in now and now[name].committed > then.planned for name, then in before.items())
 
 
 def _session(cluster: RealCluster, leader: int, command: str) -> list[int]:
@@ -305,12 +256,16 @@ def _command(pid: int) -> str:
         return ""
 
 
-async def _stop(pids: list[int], seconds: float) -> None:
-    """Stop processes for so long."""
+async def _stop(pids: list[int], seconds: float) -> bool:
+    """Stop processes for so long. Return False if there was none."""
+    were_there = False
     for pid in pids:
-        send(pid, signal.SIGSTOP)
+        were_there |= send(pid, signal.SIGSTOP)
+    if not were_there:
+        return False
     try:
         await asyncio.sleep(seconds)
     finally:
         for pid in pids:
             send(pid, signal.SIGCONT)
+    return True

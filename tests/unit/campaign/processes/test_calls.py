@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from unittest import mock
 
 import pytest
 
 from campaign.processes.calls import Calls, NotDone, Unknown
+from campaign.processes.clients import Client, ClientsWorld
+from campaign.processes.plan import PlannedFault
+from campaign.processes.recording import Recorder
+from campaign.processes.strikes import Striker
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
@@ -34,3 +40,32 @@ async def test_a_request_that_nobody_accepts_has_had_no_effect() -> None:
     async with Calls("a token") as calls:
         with pytest.raises(NotDone):
             await calls.call("PUT", f"http://{host}:{port}", "/blocklist/nodes/a", {})
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+async def test_a_client_that_gets_its_reply_in_time_has_abandoned_nothing(is_slow: bool) -> None:
+    ending = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if is_slow:
+            await ending.wait()
+        body = b'{"blockedNodes": {}, "blockedTaskManagers": {}}'
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    recorder = Recorder()
+    async with Calls("a token") as calls:
+        world = ClientsWorld(calls, [f"http://{host}:{port}"], [], recorder, lambda: None)
+        client = Client("client-0", world, random.Random(1))
+        striker = Striker(mock.Mock(), world, [client])
+        await striker._strike(PlannedFault(0.0, "abandon request", 0, 0.0))
+        if not is_slow:
+            client._chance = mock.Mock(choice=lambda urls: urls[0], uniform=lambda *_: 30.0)
+        await client.list_blocklist()
+    ending.set()
+    server.close()
+    assert [strike.target for strike in striker.applied] == (["client-0"] if is_slow else [])
+    assert recorder.counts == {"list: refused" if is_slow else "list: done": 1}

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import pytest
+
 from campaign.processes import strikes
 from campaign.processes.cluster import Member, RealCluster
-from campaign.processes.plan import KINDS
+from campaign.processes.plan import KINDS, PlannedFault
 from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 
 CHANCE = random.Random(1)
@@ -61,3 +65,25 @@ async def test_every_kind_of_process_fault_has_somebody(tmp_path: Path) -> None:
             verb, _, what = kind.partition(" ")
             if what != "driver" and verb in ("kill", "freeze", "stutter"):
                 assert await chosen(who, what), kind
+
+
+@pytest.fixture
+def driver() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "60"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("kind", ["kill driver", "freeze driver", "stutter driver"])
+async def test_a_driver_that_has_just_ended_was_not_struck(
+    tmp_path: Path, kind: str, driver: subprocess.Popen[bytes]
+) -> None:
+    who = striker(tmp_path, 1)
+    who._cluster.drivers = lambda *_: [driver.pid]  # type: ignore[method-assign]
+    await who._strike(PlannedFault(0.0, kind, 0, 0.01))
+    assert [strike.kind for strike in who.applied] == [kind]
+    driver.kill()
+    driver.wait()
+    await who._strike(PlannedFault(0.0, kind, 0, 0.01))
+    assert len(who.applied) == 1
