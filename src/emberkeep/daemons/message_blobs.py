@@ -8,7 +8,8 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from emberkeep.adapters.blobs.client import HttpBlobUploads
-from emberkeep.base.errors import Absent, Fatal, InvalidInput
+from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, transient
@@ -72,7 +73,8 @@ class CacheMessageBlobs:
 async def read(owner: JobId, key: BlobKey, path: Path, limit: int) -> bytes:
     """Return the file's content.
 
-    Raises InvalidInput (it has more than ``limit`` bytes, and is not read), Absent (deleted in the meantime), Fatal.
+    Raises InvalidInput (it has more than ``limit`` bytes, and is not read), Absent (deleted in the meantime),
+    Unavailable (it cannot be read now, for example for want of descriptors).
     """
 
     def load() -> bytes:
@@ -86,4 +88,4 @@ async def read(owner: JobId, key: BlobKey, path: Path, limit: int) -> bytes:
     except FileNotFoundError:
         raise Absent(f"BLOB {key} of job {owner} has just been deleted") from None
     except OSError as error:
-        raise Fatal(f"cannot read {path}: {error.strerror}") from error
+        raise cannot_read(path, error) from error

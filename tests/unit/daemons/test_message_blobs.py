@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
+import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.model import NO_JOB, BlobKey
+from emberkeep.blobs.model import NO_JOB, BlobKey, transient
+from emberkeep.daemons.message_blobs import read
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.protocol.messages import Ack, StartDriver
 from tests.unit.daemons.message_sites import JobManagerSite, TaskManagerSite, job_manager_site, task_manager_site
@@ -279,3 +283,18 @@ async def test_what_a_task_manager_sends_is_off_loaded_too(
     assert len(started(receiver)) == 1
     assert len(receiver.blobs.released) == 1
     assert job_manager.references(JOB) == 0
+
+
+async def test_a_part_that_cannot_be_read_for_want_of_descriptors_is_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(b"x")
+
+    def refused(_: Path) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(Unavailable, match="cannot be read now") as raised:
+        await read(JOB, transient("0" * 64), part, 5)
+    assert "ulimit -n" in (raised.value.hint or "")
