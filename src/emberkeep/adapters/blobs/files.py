@@ -24,6 +24,7 @@ from emberkeep.adapters.blobs.files_index import Place
 from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.adapters.blocking.file_threads import DiskThreads
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
+from emberkeep.base.files.errors import shortage
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey, StoredBlob
@@ -260,7 +261,10 @@ def _using(root: Path, verb: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Fatal(f"cannot {verb} BLOBs in {root}: {error.strerror or error}", hint="check that disk") from error
+        problem = f"cannot {verb} BLOBs in {root}: {error.strerror or error}"
+        if hint := shortage(error):
+            raise Unavailable(problem, hint=hint) from error
+        raise Fatal(problem, hint="check that disk") from error
 
 
 def _digest(file: Path) -> str:

@@ -25,7 +25,8 @@ from emberkeep.adapters.blobs.files_copy import cannot_store
 from emberkeep.adapters.blocking.file_threads import EndSignal, StoreThreads, in_time_for
 from emberkeep.adapters.object_store.clients import open_object_store, parse_object_location
 from emberkeep.adapters.object_store.errors import object_store_error
-from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.files.errors import disk_fails
 from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.errors import DamagedBlob
@@ -67,7 +68,7 @@ class ObjectBlobs:
             size = file.stat().st_size
             data = file.read_bytes() if size <= _PART_BYTES else b""
         except OSError as error:
-            raise Fatal(f"cannot read {file}: {error.strerror}", hint="check that disk") from error
+            raise disk_fails(file, error) from error
         abort.extra = size / _SLOWEST_PACE
         with self._errors("store"):
             if size <= _PART_BYTES:
@@ -213,7 +214,7 @@ def _pieces(owner: JobId, key: BlobKey, file: Path, abort: EndSignal) -> Iterato
                 digest.update(data)
                 yield data
     except OSError as error:
-        raise Fatal(f"cannot read {file}: {error.strerror}", hint="check that disk") from error
+        raise disk_fails(file, error) from error
     _check(owner, key, digest.hexdigest(), file)
 
 

@@ -79,6 +79,17 @@ def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
     )
 
 
+def disk_fails(path: Path, error: OSError) -> Fatal | Unavailable:
+    """Translate an error of reading a file of this process's own, which nobody else can bring back.
+
+    Unavailable if the cause is a shortage, which may pass.
+    """
+    problem = f"cannot read {path}: {error.strerror or error}"
+    if hint := shortage(error):
+        return Unavailable(problem, hint=hint)
+    return Fatal(problem, hint="check that disk")
+
+
 def is_directory(path: Path) -> bool:
     """True if ``path`` is known to be a directory; False if not, or if it cannot be examined now."""
     try:

@@ -12,7 +12,8 @@ from typing import Protocol
 
 import structlog
 
-from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.files.errors import disk_fails
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.peers import Peers
@@ -47,7 +48,7 @@ class Disk(Protocol):
     """The BLOB server's own work on files and long byte strings, done without blocking the event loop."""
 
     async def digest(self, file: Path) -> tuple[str, int]:
-        """Return the SHA-256 and the size in bytes of a file. Raises Fatal."""
+        """Return the SHA-256 and the size in bytes of a file. Raises Fatal, Unavailable."""
 
     async def digest_bytes(self, data: bytes) -> str:
         """Return the SHA-256."""
@@ -63,7 +64,7 @@ class ThreadedDisk:
         try:
             return await asyncio.to_thread(_digest, file)
         except OSError as error:
-            raise Fatal(f"cannot read {file}: {error.strerror}", hint="check that disk") from error
+            raise disk_fails(file, error) from error
 
     async def digest_bytes(self, data: bytes) -> str:
         if len(data) <= SMALL:

@@ -7,17 +7,19 @@ import hashlib
 import os
 import random
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.files_tree import BlobTree
+from emberkeep.adapters.blobs.objects import ObjectBlobs
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Fatal, RetryLater, Unavailable
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore
+from emberkeep.jobmanager.blobs.core import ThreadedDisk
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.contracts.local_store import ONE, OTHER, blob
 from tests.support.seeded_ids import SeededIds
@@ -169,3 +171,19 @@ def test_a_file_that_is_replaced_at_each_reading_is_not_damaged(
     monkeypatch.setattr(hashlib, "file_digest", replaced)
     with pytest.raises(OSError, match="replaced during each"):
         tree.verify(ONE, KEY)
+
+
+async def test_a_want_of_descriptors_fails_no_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(CONTENT)
+    local, objects = BlobFiles(tmp_path / "local"), ObjectBlobs("s3://bucket/prefix")
+
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    for use in (objects.put(ONE, KEY, file), local.adopt(ONE, KEY, file), ThreadedDisk().digest(file)):
+        with pytest.raises(Unavailable, match="Too many open files") as raised:
+            await use
+        assert "ulimit -n" in (raised.value.hint or "")

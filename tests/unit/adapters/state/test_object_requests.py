@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from obstore.store import MemoryStore
 
 from emberkeep.adapters.object_store.clients import parse_object_location
 from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests
-from emberkeep.adapters.state.source import StagedSource
-from emberkeep.base.errors import Fatal
+from emberkeep.adapters.state.source import StagedSource, opened_source
+from emberkeep.base.errors import Fatal, Unavailable
 
 
 class FailingDisk(StagedSource):
@@ -33,3 +36,12 @@ def test_a_staged_file_that_cannot_be_read_is_no_failure_of_the_store(monkeypatc
     with pytest.raises(Fatal, match="cannot read /staging/1"):
         requests.put_parts("state", FailingDisk(), 2 * PART_BYTES)
     assert requests.find("state") is None
+
+
+def test_a_staged_file_is_read_later_for_want_of_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(Unavailable, match="Too many open files"), opened_source(tmp_path / "staged"):
+        pass
