@@ -165,7 +165,7 @@ def attempt(arguments, jvm):
         json.dump(seen, file)
     return 7
 standby.run_attempt = attempt
-sys.exit(standby.main([str(os.getppid()), "/", "127.0.0.1", "1024"]))
+sys.exit(standby.main([str(os.getppid()), "/", "127.0.0.1", "1024", "none"]))
 """
 
 
