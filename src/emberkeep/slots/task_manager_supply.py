@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from emberkeep.base.ids import TaskManagerId
@@ -87,7 +88,7 @@ class TaskManagerSupply:
         ends += self._not_needed(left, supply, now)
         left = [each for each in left if each.id not in ends]
         return SupplyPlan(
-            starts=self._starts(left, supply, now, unended=sum(key in self._unended for key in ends)),
+            starts=self._starts(left, supply, now, self._unended.intersection(ends)),
             revives=tuple(revives),
             stops=(*self._asked_again(left, supply), *self._stops(left, supply, now)),
             ends=tuple(ends),
@@ -223,14 +224,16 @@ class TaskManagerSupply:
                 stops.append(each.id)
         return stops
 
-    def _starts(self, started: Sequence[StartedTaskManager], supply: Supply, now: float, *, unended: int) -> int:
+    def _starts(
+        self, started: Sequence[StartedTaskManager], supply: Supply, now: float, unended: AbstractSet[TaskManagerId]
+    ) -> int:
         if not self._may_start(now):
             return 0
         registered = {each.id for each in supply.standing}
-        unregistered = sum(each.alive and each.id not in registered for each in started)
+        unregistered = sum(each.alive and each.id not in registered for each in started) + len(unended - registered)
         # An idle task manager on a blocked node ends as soon as another one is registered, so it does not count.
-        counted = sum(each.slots for each in supply.standing if not (each.blocked and each.idle))
-        total = counted + (unregistered + unended) * self._spec.slots
+        counted = sum(each.slots for each in supply.standing if each.id in unended or not (each.blocked and each.idle))
+        total = counted + unregistered * self._spec.slots
         most = max(0, self._limits.max_slots - total) // max(1, self._spec.slots)
         return self._wanted(started, supply, min(STARTS_AT_ONCE, most))
 

@@ -304,6 +304,17 @@ def test_one_that_may_not_have_been_told_to_end_is_told_again_even_if_it_would_b
     assert planner.decide(alive(1), waiting, 50.0).ends == (key(1),), "it has not answered for too long"
 
 
+@pytest.mark.req("BLK-9")
+def test_the_slots_of_a_registered_one_that_cannot_be_ended_count_once() -> None:
+    planner = made(max_slots=4)
+    idle = supply(standing(1, idle=True))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(stops=(key(1),))
+    assert planner.decide(alive(1), idle, 50.0) == SupplyPlan(ends=(key(1),))
+    planner.end_failed(key(1))
+    assert planner.decide(alive(1), replace(idle, demand=slots(2)), 51.0) == SupplyPlan(starts=1, ends=(key(1),))
+
+
 def queued(*numbers: int) -> list[StartedTaskManager]:
     return [StartedTaskManager(key(number), "", queued=True) for number in numbers]
 
