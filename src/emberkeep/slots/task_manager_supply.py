@@ -154,7 +154,8 @@ class TaskManagerSupply:
         if key in self._stopping:
             self._end_if_late(key, now, ends)
         elif now - self._coming.setdefault(key, now) >= self._limits.registration_timeout:
-            self.start_failed(now)
+            if key not in self._unended:  # it is not another failure each time that it cannot be ended
+                self.start_failed(now)
             ends.append(key)
 
     def _look_at_registered(self, known: RegisteredSupply, now: float, ends: list[TaskManagerId]) -> None:

@@ -305,6 +305,16 @@ def test_one_that_may_not_have_been_told_to_end_is_told_again_even_if_it_would_b
 
 
 @pytest.mark.req("BLK-9")
+def test_one_that_did_not_register_and_cannot_be_ended_is_one_failed_start_and_not_one_per_decision() -> None:
+    planner = made()
+    assert planner.decide(alive(1), supply(), 0.0) == SupplyPlan()
+    for seconds in range(60, 70):
+        assert planner.decide(alive(1), supply(), float(seconds)).ends == (key(1),)
+        planner.end_failed(key(1))
+    assert planner.decide(alive(1), supply(demand=slots(2)), 70.0) == SupplyPlan(starts=1, ends=(key(1),))
+
+
+@pytest.mark.req("BLK-9")
 def test_the_slots_of_a_registered_one_that_cannot_be_ended_count_once() -> None:
     planner = made(max_slots=4)
     idle = supply(standing(1, idle=True))
