@@ -291,8 +291,11 @@ class SlurmJobs:
 
 def _delete_old_outputs(directory: Path, current: AbstractSet[str]) -> None:
     """Delete all but the newest outputs of jobs, and those in ``current``. Blocks. What cannot be deleted stays."""
+    paths: list[Path] = []
+    with contextlib.suppress(OSError):
+        paths.extend(directory.glob(f"*{_OUTPUT}"))
     outputs = []
-    for path in directory.glob(f"*{_OUTPUT}"):
+    for path in paths:
         with contextlib.suppress(OSError):
             if path.name not in current:
                 outputs.append((path.stat().st_mtime, path))

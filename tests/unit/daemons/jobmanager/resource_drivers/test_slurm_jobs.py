@@ -15,10 +15,11 @@ from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, Unkn
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
+from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs, _delete_old_outputs
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager
 from tests.support.contracts.resource_driver import FREE, NONE, blocked
+from tests.support.kernel.few_descriptors import few_descriptors
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
 from tests.support.resource_drivers.slurm_driver import slurm_driver
 
@@ -244,6 +245,14 @@ async def test_the_output_of_a_running_job_is_kept_however_long_it_has_been_sile
     await driver.start(FREE, frozenset({FIRST}))
     assert silent.exists()
     assert not (outputs / "earlier-0.log").exists()
+
+
+def test_outputs_that_cannot_be_listed_now_stay(tmp_path: Path) -> None:
+    for number in range(201):
+        (tmp_path / f"earlier-{number}.log").touch()
+    with few_descriptors(0):
+        _delete_old_outputs(tmp_path, frozenset())
+    assert len(list(tmp_path.iterdir())) == 201
 
 
 async def test_a_command_that_hangs_is_ended(tmp_path: Path, slurm: FakeSlurm) -> None:
