@@ -29,6 +29,7 @@ from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskMa
 CYCLE = 0.5  # seconds between two cycles
 PROBLEM_SHOWN = 60.0  # seconds after a failure for which it counts as a problem
 STOP_MARGIN = 60.0  # seconds that a task manager may take to stop, beyond the grace of its processes
+_END = "end "  # begins the kinds of warnings about task managers that cannot be ended
 
 log = structlog.get_logger(__name__)
 
@@ -113,9 +114,11 @@ class TaskManagerSupplier:
     async def _end(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...]) -> frozenset[TaskManagerId]:
         """End task managers. Return those that could not be ended: the rest of the plan does not wait for them."""
         alive = {each.id for each in started if each.alive}
+        kinds = {key: f"{_END}{key}" for key in plan.ends}
+        for gone in [kind for kind in self._warned if kind.startswith(_END) and kind not in kinds.values()]:
+            del self._warned[gone]  # it has ended by itself, or need not end any longer
         unended = []
-        for key in plan.ends:
-            kind = f"end {key}"
+        for key, kind in kinds.items():
             if key in alive and kind not in self._warned:
                 log.warning("killing a task manager: it did not register, or did not end, in time", task_manager=key)
             try:

@@ -158,6 +158,22 @@ def test_one_that_cannot_be_ended_keeps_no_others_from_being_started() -> None:
     supplied(scenario)
 
 
+def test_people_are_told_again_if_the_next_one_of_the_same_id_cannot_be_ended_either() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        stuck = StartedTaskManager(TaskManagerId("tm-0"), "node-0", alive=False)
+        nodes.unending[stuck.id] = RetryLater("its process does not end")
+        with capture_logs() as said:
+            for _ in range(2):
+                nodes.listed[stuck.id] = stuck
+                await asyncio.sleep(5.0)
+                del nodes.listed[stuck.id]  # its process has ended by itself
+                await asyncio.sleep(5.0)
+        warned = [line for line in said if line["event"].startswith("cannot end task manager tm-0")]
+        assert len(warned) == 2
+
+    supplied(scenario)
+
+
 def test_one_that_cannot_be_ended_counts_for_the_maximum() -> None:
     async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
         stuck = StartedTaskManager(TaskManagerId("tm-0"), "node-0", alive=False)
