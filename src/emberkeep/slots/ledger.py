@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
-from emberkeep.slots.custom.amounts import Amounts, fit, grows, minus, times, total
+from emberkeep.slots.custom.amounts import Amounts, amounts, by_name, fit, grows, minus, times, total
 from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 LEFT_KEPT = 100  # maximum number of task managers remembered per job as places where it lost slots
@@ -205,6 +205,16 @@ class Member:
         ending += [reservation.memory_mb for reservation in self.reservations.values()]
         return max(0, self.claimed_memory - min(ending, default=0))
 
+    @property
+    def withheld_custom(self) -> Amounts:
+        """The custom resources that slots leave free for this driver, reckoned as its memory is."""
+        if not self.claimed_custom or self.free_places > 0:
+            return self.claimed_custom
+        ending = [by_name(driver.custom) for driver in self.drivers if driver.live]
+        ending += [by_name(reservation.custom) for reservation in self.reservations.values()]
+        least = {one.name: min((each.get(one.name, 0) for each in ending), default=0) for one in self.claimed_custom}
+        return amounts({one.name: max(0, one.amount - least[one.name]) for one in self.claimed_custom})
+
     def usable_level(self) -> int:
         if not self.is_open or self.free_memory - self.withheld_memory <= 0:
             return 0
@@ -216,14 +226,14 @@ class Member:
             self.free_slots > 0
             and profile.cores <= self.free_cores
             and profile.memory_mb <= memory
-            and fit(profile.custom, minus(self.free_custom, self.claimed_custom))
+            and fit(profile.custom, minus(self.free_custom, self.withheld_custom))
         )
 
     def capacity(self, profile: ResourceProfile) -> int:
         """Return how many slots of this size are free here."""
         free = self.free()
         if self.claimed_custom:
-            free = msgspec.structs.replace(free, custom=minus(free.custom, self.claimed_custom))
+            free = msgspec.structs.replace(free, custom=minus(free.custom, self.withheld_custom))
         return _times(profile, self.free_slots, free, self.withheld_memory)
 
     def capacity_when_empty(self, profile: ResourceProfile) -> int:

@@ -83,6 +83,26 @@ def test_slots_leave_free_what_a_driver_needs_that_has_waited_for_long(rig: Rig)
     assert "no task manager has 1 core, 100 MiB and 1 gpu free" in rig.slots.missing(other)
 
 
+def test_what_comes_back_with_the_driver_place_that_is_waited_for_may_be_given_to_slots(rig: Rig) -> None:
+    two = amounts({"gpu": 2})
+    registered = rig.add("tm-1", driver_places=1, total=ResourceProfile(cores=4, memory_mb=8192, custom=two))
+    running = rig.job()
+    ask(rig, running)
+    assert rig.places()
+    rig.slots.jobs.begin_attempt(running, 2)
+    driver = DriverUse(running, 2, 512, live=True, custom=GPU)
+    rig.report(registered, drivers=(driver,))
+    waiting = rig.job()
+    ask(rig, waiting)
+    rig.report(registered, drivers=(driver,), now=PATIENCE)
+    assert not rig.places(PATIENCE)
+    other = rig.job(1, WITH_GPU)
+    slots = [allotted.allocation for allotted in rig.match(PATIENCE)]
+    assert [each.job_id for each in slots] == [other], "the driver that ends gives back as much as the next one needs"
+    rig.report(registered, *slots, drivers=(DriverUse(running, 2, 0, live=False),), now=PATIENCE)
+    assert rig.places(PATIENCE) == {waiting: "tm-1"}
+
+
 def test_what_no_task_manager_offers_is_an_obstacle(rig: Rig) -> None:
     rig.add("tm-1", total=ONE_GPU)
     assert rig.slots.obstacle(DriverNeed(512, "", custom=amounts({"gpu": 2})), None) == (
