@@ -18,6 +18,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, Blocked, Blocklist, Place
 from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
+from emberkeep.jobmanager.jobs.submissions import Disposal
 from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
@@ -147,13 +148,12 @@ class LeaderGateway:
 
     @contextlib.asynccontextmanager
     async def disposing(self, path: str) -> AsyncIterator[None]:
-        submissions = self._confirmed_leader().dispatcher.submissions
-        await submissions.begin_disposal(path)
+        disposal = Disposal(path)
         try:
+            await self._confirmed_leader().dispatcher.submissions.begin_disposal(disposal)
             yield
         finally:
-            with contextlib.suppress(RetryLater):  # the leader has ended
-                submissions.end_disposal(path)
+            disposal.is_over = True
 
     # --- task managers ------------------------------------------------------------------------------------------------
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
-from emberkeep.base.actors import Actor, ActorPart, asked, told
+from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, OverQuota, RetryLater
@@ -27,6 +28,17 @@ from emberkeep.lifecycle.locations import is_same_place
 _QUOTA_SECONDS = 10.0  # after which a client may try again: jobs take long
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Disposal:
+    """A savepoint that is being deleted because somebody has asked for it.
+
+    ``is_over``: set without a message, which an overloaded leader may refuse, and which nobody would repeat.
+    """
+
+    path: str
+    is_over: bool = False
 
 
 class Submissions(ActorPart):
@@ -56,7 +68,7 @@ class Submissions(ActorPart):
         self._add = add
         self._upgrades = upgrades
         self._creating: dict[JobId, JobGraph] = {}
-        self._disposals: list[str] = []  # savepoints that are being deleted because somebody has asked for it
+        self._disposals: list[Disposal] = []
 
     def creating(self) -> tuple[JobGraph, ...]:
         """Return the jobs that are being written to the store."""
@@ -77,22 +89,21 @@ class Submissions(ActorPart):
         return await self.ask(lambda: self._is_taken(graph.job_id) or self._table.has_key(graph.idempotency_key))
 
     @asked
-    def begin_disposal(self, path: str) -> None:
-        """Accept no job that starts from the savepoint at ``path`` until ``end_disposal``.
+    def begin_disposal(self, disposal: Disposal) -> None:
+        """Accept no job that starts from a savepoint until its disposal is over.
 
         Raises Conflict if such a job is being accepted.
         """
         for graph in self._creating.values():
-            if graph.savepoint and is_same_place(graph.savepoint, path):
+            if graph.savepoint and is_same_place(graph.savepoint, disposal.path):
                 raise Conflict(
-                    f"job {graph.job_id} ({graph.name}), which starts from {path}, is being submitted",
+                    f"job {graph.job_id} ({graph.name}), which starts from {disposal.path}, is being submitted",
                     hint="delete the savepoint when that job has ended",
                 )
-        self._disposals.append(path)
+        self._disposals = [*self._ongoing_disposals(), disposal]
 
-    @told
-    def end_disposal(self, path: str) -> None:
-        self._disposals.remove(path)
+    def _ongoing_disposals(self) -> list[Disposal]:
+        return [each for each in self._disposals if not each.is_over]
 
     def check(self, graph: JobGraph) -> None:
         """Raise InvalidInput unless the job can be accepted later; Conflict if its id is taken."""
@@ -131,7 +142,7 @@ class Submissions(ActorPart):
 
     def _check_disposals(self, path: str) -> None:
         """Raise RetryLater if somebody deletes the savepoint at ``path``, or tries to. "" is no savepoint."""
-        if path and any(is_same_place(each, path) for each in self._disposals):
+        if path and any(is_same_place(each.path, path) for each in self._ongoing_disposals()):
             raise RetryLater(
                 f"the savepoint {path} is being deleted, as somebody has asked",
                 hint="`emberkeep savepoint list` shows others",

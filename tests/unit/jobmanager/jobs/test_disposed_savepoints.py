@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobGraph
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -45,5 +45,21 @@ def test_a_savepoint_from_which_a_job_is_being_submitted_is_not_deleted() -> Non
                 pass
             store.may_write.set()
             assert (await submitting).created
+
+    in_virtual_time(scenario)
+
+
+def test_a_savepoint_is_free_again_although_the_leader_was_overloaded_when_its_deletion_ended() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            dispatcher = service._seat.leader.dispatcher
+            async with service.gateway.disposing("/s/1"):
+                with pytest.raises(RetryLater, match="is being deleted"):
+                    await service.gateway.submit(graph(1, savepoint="/s/1"))
+                while not dispatcher._inbox.full():
+                    dispatcher.tell(lambda: None)
+            await asyncio.sleep(1.0)
+            assert (await service.gateway.submit(graph(1, savepoint="/s/1"))).created
 
     in_virtual_time(scenario)
