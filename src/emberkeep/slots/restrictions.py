@@ -124,6 +124,11 @@ class Restrictions:
             self._shelves.update(member)
         return True
 
+    def is_retiring(self, task_manager: TaskManagerId) -> bool:
+        """True if a task manager was asked to stop and has not answered: it may have received the request."""
+        member = self._members.get(task_manager)
+        return member is not None and member.ending is EndingState.RETIRING
+
     def recall(self, task_manager: TaskManagerId) -> None:
         """Use a task manager as before, because it certainly did not receive the request to stop."""
         member = self._members.get(task_manager)

@@ -58,8 +58,10 @@ class TaskManagerEnds:
 
         Return False if it is no longer idle.
 
-        Raises RetryLater (it has certainly not received the order and is used as before), Absent, UnknownOutcome.
+        Raises RetryLater (it has certainly not received the order and is used as before), Absent, UnknownOutcome (also
+        if it has certainly not received this order, but perhaps an earlier one).
         """
+        is_retiring = await self._actor.ask(partial(self._restrictions.is_retiring, task_manager))
         if not await self._actor.ask(partial(self._restrictions.retire, task_manager)):
             return False
         try:
@@ -67,6 +69,8 @@ class TaskManagerEnds:
         except (Absent, UnknownOutcome):
             raise
         except EmberkeepError as error:
+            if is_retiring:
+                raise UnknownOutcome(f"task manager {task_manager} may end already: {error}") from error
             await self._actor.ask(partial(self._restrictions.recall, task_manager))
             raise RetryLater(f"task manager {task_manager} did not receive the request to end: {error}") from error
         return True

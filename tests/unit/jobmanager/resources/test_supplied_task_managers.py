@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration import options
-from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import Selection
@@ -206,6 +206,22 @@ def test_one_that_may_not_have_got_the_order_to_end_is_told_again_although_a_job
         await cluster.next_jobmaster(graph(2).job_id, 1)
 
     supplied(scenario, ONE_AT_MOST)
+
+
+def test_one_that_may_have_got_the_order_to_end_is_not_used_again_because_it_refuses_the_next_order() -> None:
+    """A task manager that ends accepts no more connections, and its last report may say nothing of its end yet."""
+
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        del nodes
+        ends, told = cluster.service._seat.leader.resources.ends, await cluster.add("tm-9")
+        cluster.network.attach(told.info.address, Hangs())
+        with pytest.raises(UnknownOutcome):
+            await ends.retire(told.info.id)
+        cluster.network.detach(told.info.address)
+        with pytest.raises(UnknownOutcome):
+            await ends.retire(told.info.id)
+
+    supplied(scenario)
 
 
 class Hangs:
