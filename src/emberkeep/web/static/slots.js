@@ -1,22 +1,17 @@
-// The history of the cluster's slots: reads it from the REST API, as often as there is a new sample. The zoom is in the
-// page's address.
+// The history of the cluster's slots. The zoom is in the page's address.
 
-import { count, moment, seconds } from "./formats.js";
+import { count, moment } from "./formats.js";
 import { fill } from "./table_rows.js";
-import { readHistories } from "./usage_reading.js";
-import { slotSummary, together, usageRows } from "./usage_series.js";
+import { followUsage } from "./usage_reading.js";
+import { slotSummary, usageRows } from "./usage_series.js";
 
 const TABLE_ROWS = 60;
 
 const section = document.getElementById("slots");
 const newest = document.getElementById("slots-newest");
-const problem = document.getElementById("slots-problem");
 const table = document.getElementById("slots-table");
 
 let plots = null;
-let step = 0;
-let readAt = -Infinity;
-let busy = false;
 
 function numbers(sample) {
   const { slots, "slots-taken": taken } = sample;
@@ -24,25 +19,13 @@ function numbers(sample) {
 }
 
 async function makePlots() {
-  const { Plots } = await import("./plots.js");
+  const { slotsPlot } = await import("./usage_plots.js");
   const ids = ["slots-plots", "slots-legend", "slots-tools", "slots-spoken"];
   const [place, legend, tools, spoken] = ids.map((id) => document.getElementById(id));
-  const plot = {
-    id: "slots",
-    title: "Slots",
-    stepped: true,
-    left: count,
-    series: () => [
-      { label: "taken", value: (sample) => sample["slots-taken"] },
-      { label: "in total", value: (sample) => sample.slots },
-    ],
-  };
-  const label = (sample) => seconds(sample.step / 1000);
-  return new Plots({ place, legend, tools, spoken, name: "slots", plots: [plot], noun: "samples", label });
+  return slotsPlot({ place, legend, tools, spoken });
 }
 
 async function draw({ samples, since }) {
-  if (samples.length === 0) return;
   section.hidden = false;
   newest.textContent = slotSummary(samples, since);
   fill(table, samples.slice(-TABLE_ROWS).map(numbers).reverse());
@@ -50,24 +33,5 @@ async function draw({ samples, since }) {
   plots.show(samples, usageRows(samples), []);
 }
 
-async function update() {
-  if (busy || performance.now() - readAt < step) return; // there is no new sample yet
-  busy = true;
-  readAt = performance.now();
-  try {
-    const usage = together(await readHistories([section.dataset.sources]));
-    if (usage !== null) {
-      step = usage.samples.at(-1)?.step ?? 0;
-      await draw(usage);
-    }
-    problem.hidden = true;
-  } catch (error) {
-    problem.textContent = `The history cannot be read now: ${error.message}`;
-    problem.hidden = section.hidden;
-  } finally {
-    busy = false;
-  }
-}
-
-document.addEventListener("emberkeep:refreshed", update);
-update();
+const addresses = () => [section.dataset.sources];
+followUsage(addresses, { section, problem: document.getElementById("slots-problem") }, draw);

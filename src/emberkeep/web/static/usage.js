@@ -1,23 +1,19 @@
-// The history of a task manager, or of all on a node: reads it from the REST API, as often as there is a new sample.
-// The zoom is in the page's address.
+// The history of a task manager, or of all on a node. The zoom is in the page's address.
 
 import { bytes, moment, percent } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { fill } from "./table_rows.js";
-import { readHistories } from "./usage_reading.js";
-import { diskFree, memoryUsed, summary, together, usageRows } from "./usage_series.js";
+import { followUsage } from "./usage_reading.js";
+import { diskFree, memoryUsed, summary, usageRows } from "./usage_series.js";
 
 const TABLE_ROWS = 60;
 
 const section = document.getElementById("usage");
 const newest = document.getElementById("usage-newest");
-const problem = document.getElementById("usage-problem");
 const table = document.getElementById("usage-table");
 
 let usage = null;
 let plots = null;
-let readAt = -Infinity;
-let busy = false;
 
 function numbers(sample, marks) {
   return [
@@ -30,8 +26,8 @@ function numbers(sample, marks) {
   ];
 }
 
-async function draw() {
-  if (usage === null || usage.samples.length === 0) return;
+async function draw(read) {
+  usage = read;
   section.hidden = false;
   newest.textContent = summary(usage);
   const marks = since(readMarks(document.getElementById("node-events")), usageRows(usage.samples));
@@ -47,22 +43,5 @@ async function draw() {
   plots.show(usage.samples, usageRows(usage.samples, marks.at(-1)?.at), marks);
 }
 
-async function update() {
-  if (busy || performance.now() - readAt < (usage?.samples.at(-1)?.step ?? 0)) return; // there is no new sample yet
-  busy = true;
-  readAt = performance.now();
-  try {
-    const addresses = document.getElementById("usage-sources").dataset.sources.split(" ").filter(Boolean);
-    usage = together(await readHistories(addresses)) ?? usage;
-    problem.hidden = true;
-    await draw();
-  } catch (error) {
-    problem.textContent = `The history cannot be read now: ${error.message}`;
-    problem.hidden = section.hidden;
-  } finally {
-    busy = false;
-  }
-}
-
-document.addEventListener("emberkeep:refreshed", update);
-update();
+const addresses = () => document.getElementById("usage-sources").dataset.sources.split(" ").filter(Boolean);
+followUsage(addresses, { section, problem: document.getElementById("usage-problem") }, draw);
