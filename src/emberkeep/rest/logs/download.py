@@ -71,6 +71,7 @@ async def send_file(
                 async with asyncio.timeout(_PIECE_SECONDS):
                     await response.write(data)
                 sent += len(data)
+        await response.write_eof()
     except ConnectionError:
         _log.info("the client has ended the download of a log", log=name, bytes=sent)
     except (EmberkeepError, TimeoutError) as error:
@@ -78,6 +79,4 @@ async def send_file(
         _log.warning("cut off the download of a log", log=name, bytes=sent, reason=reason)
         if request.transport is not None:
             request.transport.abort()
-    else:
-        await response.write_eof()
     return response

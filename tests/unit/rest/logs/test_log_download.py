@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
 from emberkeep.base.errors import RetryLater
@@ -15,6 +16,7 @@ from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.rest.logs import download
 from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
+from tests.unit.rest.one_handler import one_handler
 from tests.unit.rest.server import Site, eventually, running_site
 
 LOG = f"/v1/jobs/{job_id(1)}/logs/tm-127.0.0.2-1~driver.stderr/download"
@@ -85,6 +87,24 @@ async def test_a_client_that_goes_away_is_no_error_of_the_job_manager(served: Si
     assert [(line["event"], line["log_level"]) for line in logs] == [
         ("the client has ended the download of a log", "info")
     ]
+
+
+async def test_a_client_that_goes_away_before_the_end_is_no_error_either() -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        async def pieces() -> AsyncGenerator[bytes]:
+            """A search that finds nothing more after the client has gone."""
+            yield b"the only line\n"
+            await eventually(lambda: request.transport is None)
+
+        return await download.send_file(request, "a-log", pieces(), {})
+
+    async with one_handler(handle) as served, aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{served.port}/") as answer:
+            await answer.content.readany()
+            answer.close()
+        await eventually(lambda: bool(served.ends))
+
+    assert served.ends == [None]
 
 
 async def test_a_log_that_cannot_be_read_is_refused(served: Site, log: GrowingLog) -> None:
