@@ -30,5 +30,5 @@ async def event_stream(api: Api, request: web.Request) -> AsyncIterator[web.Stre
             }
         )
         await response.prepare(request)
-        with suppress(ConnectionResetError):  # the client disconnected, which is how streams usually end
+        with suppress(ConnectionError):  # the client disconnected, which is how streams usually end
             yield response
