@@ -45,7 +45,8 @@ class DoubtfulWork:
         try:
             await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            task.cancel()
+            if not begun.done():
+                task.cancel()
             raise
         await asyncio.wait({task}, timeout=self._patience)
         if not task.done():

@@ -73,3 +73,14 @@ async def test_work_that_has_begun_goes_on_without_its_caller_and_other_work_doe
     hanging.answers.set()
     assert await work.run("c", "files", lambda: 4) == 4
     assert began == []
+
+
+async def test_a_caller_that_goes_just_after_the_beginning_leaves_the_thread_its_part(hanging: Hanging) -> None:
+    work = DoubtfulWork(2, patience=0.05)
+    caller = asyncio.create_task(work.run("a", "files of a", hanging))
+    while not hanging.begun.is_set():  # noqa: ASYNC110 - the caller learns of the beginning only in a later turn
+        await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    with pytest.raises(RetryLater, match="files of a could not be reached"):
+        await work.run("a", "files of a", lambda: 2)
