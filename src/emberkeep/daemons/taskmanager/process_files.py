@@ -71,6 +71,7 @@ class ProcessFiles:
         self._places = places
         self._libraries = libraries
         self._steps: dict[str, asyncio.Task[Any]] = {}
+        self._unwanted: set[str] = set()  # those of ``_steps`` that were asked to end
         self._rebinding: set[asyncio.Task[None]] = set()
 
     @contextlib.asynccontextmanager
@@ -107,14 +108,19 @@ class ProcessFiles:
             raise
         finally:
             del self._steps[name]
-        if step.cancelled():
+            is_unwanted = name in self._unwanted
+            self._unwanted.discard(name)
+        # A step that had just ended cannot be cancelled any more.
+        if step.cancelled() or (is_unwanted and step.exception() is None):
             raise Fatal("the process was asked to end before it was started")
         return step.result()
 
     def cancel(self, key: ProcessKey) -> None:
         """End ``while_wanted`` for a process that must not be started after all."""
-        step = self._steps.get(process_name(key))
+        name = process_name(key)
+        step = self._steps.get(name)
         if step is not None:
+            self._unwanted.add(name)
             step.cancel()
 
     def release(self, key: ProcessKey) -> None:

@@ -74,7 +74,8 @@ class Bench:
         self.supervisor = Supervisor()
         java = JavaRuntime(None, Path("java"), 17)
         node = LaunchNode("tm", "127.0.0.1", root, directory / "token", java, Configuration())
-        supervisor, libraries = cast(ProcessSupervisor, self.supervisor), cast(LibraryCache, NoLibraries())
+        self.libraries = NoLibraries()
+        supervisor, libraries = cast(ProcessSupervisor, self.supervisor), cast(LibraryCache, self.libraries)
         self.launcher = ProcessLauncher(node, supervisor, libraries)
 
     async def start(self, job_id: JobId) -> None:
@@ -126,3 +127,18 @@ async def test_a_driver_that_is_told_to_end_meanwhile_is_not_started(bench: Benc
     with pytest.raises(Fatal, match="asked to end before it was started"):
         await hanging
     assert process_name(key) not in bench.supervisor.started
+
+
+async def test_a_driver_that_is_told_to_end_at_the_end_of_a_step_is_not_started(bench: Bench) -> None:
+    key = DriverKey(job_id=OTHER, attempt=1)
+
+    async def bind(*_: Any, **__: Any) -> tuple[()]:
+        stops.append(asyncio.create_task(bench.launcher.stop(key, 0.0)))  # it begins when this has returned
+        return ()
+
+    stops: list[asyncio.Task[None]] = []
+    bench.libraries.bind = bind  # type: ignore[method-assign]
+    with pytest.raises(Fatal, match="asked to end before it was started"):
+        await bench.start(OTHER)
+    await asyncio.gather(*stops)
+    assert bench.supervisor.started == []
