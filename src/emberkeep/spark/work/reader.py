@@ -86,6 +86,8 @@ class _Application:
         for key in self._active.keys() - active.keys():
             self._end(store, key)
         self._active = active
+        self._measured = {key: known for key, known in self._measured.items() if key in active}
+        self._operations = {key: known for key, known in self._operations.items() if key in active}
         newest_first = sorted(active.values(), key=lambda stage: stage.stage_id, reverse=True)
         stages = (*newest_first, *reversed(self._ended))[:STAGES_KEPT]
         executors = store.executors()
@@ -110,13 +112,13 @@ class _Application:
         return known
 
     def _end(self, store: Store, key: StageKey) -> None:
+        """Count a stage that is no longer active, once. If Spark does not answer, nothing has changed."""
         report, newest = store.stage(key[0]), self._active[key]
         if report is not None and int(report.get("attemptId", 0)) == key[1]:
             newest = self._stage(store, report)
             self._ended.append(newest)
         self._spilled = _added_spills(self._spilled, newest)
-        self._measured.pop(key, None)
-        self._operations.pop(key, None)
+        del self._active[key]
 
     def _durations(self, store: Store, stage: StageProgress) -> tuple[int, int]:
         """Return the durations of a stage's tasks. They are read the less often, the more tasks have ended."""

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from emberkeep.jobs.progress.work import EXECUTORS_KEPT, NAME_LIMIT, STAGES_KEPT, AttemptWork, ExecutorWork, ended
+from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.work.decoding import decode_operations, decode_stage
 from emberkeep.spark.work.reader import WorkReader
 
@@ -260,6 +261,27 @@ def test_the_operations_of_a_stage_are_read_once() -> None:
     store.active, store.ended = [], {4: stage(4, 8, 8, "COMPLETE")}
     assert [one.operations for one in reader.read(store).stages] == [decode_operations(GRAPH)]
     assert store.drawn == [4]
+
+
+def test_a_stage_that_has_ended_counts_once_although_spark_did_not_answer_in_between() -> None:
+    class Interrupted(ScriptedStore):
+        asked = 0
+
+        def stage(self, stage_id: int) -> dict[str, Any] | None:
+            self.asked += 1
+            if self.asked == 2:
+                raise SparkUnavailable("it is stopping")
+            return super().stage(stage_id)
+
+    store, reader = Interrupted(), WorkReader()
+    store.active = [spilling(1, "ACTIVE", 10), spilling(2, "ACTIVE", 10)]
+    reader.read(store)
+    store.active, store.ended = [], {number: spilling(number, "COMPLETE", 10) for number in (1, 2)}
+    with pytest.raises(SparkUnavailable):
+        reader.read(store)
+    work = reader.read(store)
+    assert sorted(one.stage_id for one in work.stages) == [1, 2]
+    assert work.spilled_disk == 20
 
 
 def spilling(number: int, status: str, disk: int, attempt: int = 0) -> dict[str, Any]:
