@@ -205,6 +205,7 @@ class LogShipping:
 
     async def _send_log(self, entry: LogEntry) -> None:
         sent = self._sent.setdefault(entry.id, _Sent())
+        size = entry.size
         try:
             while not sent.refused:
                 if sent.position is None:
@@ -212,7 +213,7 @@ class LogShipping:
                     if sent.was_whole and sent.position == Position():
                         sent.refused = True  # it was dropped to make room, and would take the room of newer logs
                         return
-                due = next_part(sent.position, entry.size, has_ended=entry.complete)
+                due = next_part(sent.position, size, has_ended=entry.complete)
                 if due is None:
                     return
                 now_ms = self._clock.now_ms()
@@ -220,7 +221,10 @@ class LogShipping:
                     part, data = await self._in_thread(partial(_read, entry, due))
                 except (OSError, Unavailable) as error:
                     raise _UnreadableError(str(error)) from error
-                piece = cut(part, data, entry.size, has_ended=entry.complete)
+                # It may have grown since it was listed, and lost its middle. What is stored of it must not be taken for
+                # more than there is: that would mean another file, and all of it would be stored again, without end.
+                size = max(size, part.source + len(data))
+                piece = cut(part, data, size, has_ended=entry.complete)
                 if piece is None:
                     return
                 packed = await self._in_thread(lambda: self._packed(piece, sent.read_ms, now_ms))  # noqa: B023

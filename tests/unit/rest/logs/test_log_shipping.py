@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,12 +26,14 @@ from emberkeep.base.errors import (
     Unavailable,
     UnknownOutcome,
 )
+from emberkeep.base.files.holes import punch
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.kept_logs.model import KeptLogKey, Position
+from emberkeep.kept_logs.model import PIECE_BYTES, KeptLogKey, Position
 from emberkeep.protocol.messages import KeepLog, LogKept, Message
 from emberkeep.rest.logs import shipping as module
 from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
+from emberkeep.rest.serving.log_contents import read_kept
 from tests.support.kept_logs.pieces import JOB, content_of, key
 from tests.support.memory_rpc import MemoryNetwork
 from tests.unit.rest.server import eventually
@@ -261,6 +264,34 @@ async def test_a_log_that_grows_faster_than_it_is_sent_keeps_its_newest_lines(
     assert kept.startswith(b"first\n--- Emberkeep: ")
     assert kept.endswith(b"\nlast\n")
     assert len(kept) < 9 * 1024**2
+
+
+async def test_a_log_that_grows_and_loses_its_middle_while_it_is_sent_is_stored_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_BYTES_PER_SECOND", 10**12)
+    site.live = {f"{JOB}-1-"}
+    line = b"x" * 99 + b"\n"
+    path = site.write(b"first\n" + line * (3 * PIECE_BYTES // len(line)))
+    reads = itertools.count()
+
+    def read(descriptor: int, start: int, count: int) -> tuple[int, bytes]:
+        if next(reads) == 1:
+            with path.open("r+b") as file:
+                file.seek(0, os.SEEK_END)
+                file.write(line * (40 * PIECE_BYTES // len(line)) + b"last\n")
+                file.flush()
+                punch(file.fileno(), PIECE_BYTES // 2, 40 * PIECE_BYTES)
+        return read_kept(descriptor, start, count)
+
+    monkeypatch.setattr(module, "read_kept", read)
+    async with asyncio.timeout(30):
+        await site.shipping.send_all()
+        await site.shipping.send_all()  # sends what the first round could not know of
+
+    sources = [request.piece.header.source for request in site.leader.requests if request.piece.header.size]
+    assert sources == sorted(set(sources)), "a part was stored again"
+    assert (await site.leader.kept(key())).endswith(b"\nlast\n")
 
 
 async def test_what_is_no_log_of_a_job_is_not_sent(site: Site) -> None:
