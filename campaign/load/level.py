@@ -15,7 +15,7 @@ from campaign.load.history import Load, load_cluster, play_load
 from campaign.load.plan import draw_plan
 from campaign.load.record import LoadRecord, judge_load, read_record
 from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory
-from campaign.processes.level import keep_logs
+from campaign.processes.level import keep_logs, why_not_played
 from campaign.processes.plan import HistoryPlan
 from emberkeep.base.errors import EmberkeepError
 
@@ -49,7 +49,7 @@ async def run(
             record = await _played(place, draw_plan(f"{seed}-{number}", seconds), load)
             if isinstance(record, str):
                 logs = keep_logs(folder, number, place / "cluster")
-                figures.not_judged(FailedHistory(number, record[:LONGEST_VIOLATION], str(logs)))
+                figures.not_judged(FailedHistory(number, record, str(logs)))
                 show(f"history {number}: {record}\nlogs: {logs}")
                 took()
                 continue
@@ -76,7 +76,7 @@ async def _played(place: Path, plan: HistoryPlan, load: Load) -> LoadRecord | st
         async with load_cluster(place / "cluster") as cluster:
             return await play_load(cluster, plan, load, place / "jobs")
     except (EmberkeepError, TimeoutError) as error:
-        return f"the cluster does not start, or does not recover: {str(error) or 'not in time'}"
+        return why_not_played(error)
 
 
 def _keep(folder: Path, number: int, record: LoadRecord, cluster: Path) -> Path:

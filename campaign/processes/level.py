@@ -58,9 +58,7 @@ async def run(
                 try:
                     record = await play_history(cluster, plan_of(seed, number), place / f"jobs-{number}")
                 except (EmberkeepError, TimeoutError) as error:
-                    shown = f"the cluster does not start, or does not recover: {str(error) or 'not in time'}"[
-                        :LONGEST_VIOLATION
-                    ]
+                    shown = why_not_played(error)
                     logs = keep_logs(folder, number, cluster.directory)
                     figures.not_judged(FailedHistory(number, shown, str(logs)), time.monotonic() - began)
                     show(f"history {number}: {shown}\nlogs: {logs}")
@@ -95,6 +93,11 @@ def _keep(folder: Path, number: int, record: HistoryRecord, cluster: RealCluster
     write_record(kept, record)
     keep_logs(folder, number, cluster.directory)
     return kept
+
+
+def why_not_played(error: EmberkeepError | TimeoutError) -> str:
+    """Return why a history could not be played to its end, as its failure says it."""
+    return f"the cluster does not start, or does not recover: {str(error) or 'not in time'}"[:LONGEST_VIOLATION]
 
 
 def keep_logs(folder: Path, number: int, cluster: Path) -> Path:

@@ -35,3 +35,12 @@ def encodable(text: str) -> str:
     'caf\\\\udce9'
     """
     return text.encode(errors="backslashreplace").decode()
+
+
+def cut_short(text: str, most: int) -> str:
+    """Return the text, not longer than ``most`` characters: … stands for the rest.
+
+    >>> cut_short("no space left", 9)
+    'no space…'
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.inert_text import cut_short
 
 MOST_TEXT: Final = 500  # characters of one value
 # Begins the names of details that only the next leader needs: the settings in the record of a leader's start.
@@ -132,5 +133,4 @@ def epoch_of(identifier: str) -> int:
 
 def shortened(text: str, most: int = MOST_TEXT) -> str:
     """Return the text, not longer than ``most`` and on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return cut_short(" ".join(text.split()), most)

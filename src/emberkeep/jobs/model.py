@@ -8,6 +8,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.base.inert_text import cut_short
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.jobs.progress.kept_work import KeptWork
 
@@ -132,11 +133,9 @@ class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
 
         An exception may quote megabytes, and the outcomes of many attempts are kept.
         """
-        message, text = self.message, self.traceback
-        if max(len(message), len(text)) <= MOST_TEXT:
-            return self
-        message = message if len(message) <= MOST_TEXT else f"{message[: MOST_TEXT - 1]}…"
-        return msgspec.structs.replace(self, message=message, traceback=text[-MOST_TEXT:])
+        return msgspec.structs.replace(
+            self, message=cut_short(self.message, MOST_TEXT), traceback=self.traceback[-MOST_TEXT:]
+        )
 
 
 class ExceptionEntry(Compatible, frozen=True, kw_only=True):

@@ -10,12 +10,11 @@ import asyncio
 import contextlib
 import errno
 import os
-import threading
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from emberkeep.adapters.blocking.shares import WorkShares
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.processes.threads import start_thread
 
 ResultT = TypeVar("ResultT")
 
@@ -86,8 +85,5 @@ async def _in_own_thread(work: Callable[[], ResultT]) -> ResultT:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so nobody waits
             loop.call_soon_threadsafe(tell, results, failure)
 
-    try:
-        threading.Thread(target=run, name="doubtful-work", daemon=True).start()
-    except RuntimeError as error:
-        raise RetryLater(f"no thread can be started: {error}", hint="raise `ulimit -u`") from error
+    start_thread(run, "doubtful-work")
     return await future

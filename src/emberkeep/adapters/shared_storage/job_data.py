@@ -67,13 +67,17 @@ class JobData:
 
     def _events(self) -> list[Path]:
         """Return the directories with the events of jobs, of all job stores that this cluster has had."""
-        root = self._layout.events
         return [
-            root / lineage / name
-            for lineage in names_if_there(root)
-            for name in _names_in_folder(root / lineage)
+            lineage / name
+            for lineage in self._lineages()
+            for name in _names_in_folder(lineage)
             if _jobs([name]) == {name}
         ]
+
+    def _lineages(self) -> list[Path]:
+        """Return the directories with the events of one job store each."""
+        root = self._layout.events
+        return [root / name for name in names_if_there(root) if _is_folder(root / name)]
 
     def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
         """Return what the directories of jobs hold.
@@ -119,8 +123,8 @@ class JobData:
         kind, job_id = item
         self._ownership.require()
         if kind is Kind.LOGS:
-            for path in (self._layout.kept_logs / job_id, *(each for each in self._events() if each.name == job_id)):
-                _remove_entry(path)
+            for directory in (self._layout.kept_logs, *self._lineages()):
+                _remove_entry(directory / job_id)
             return
         if kind is Kind.CHECKPOINTS:
             _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)

@@ -97,12 +97,8 @@ class ProcessLauncher:
         self._ends = ProcessEnds(self._places, self._tell)
         self.memory = ProcessMemory(supervisor, self._ends, self._running)
         self.share_of: Callable[[ProcessKey], Share | None] = lambda _key: None
-        make = (
-            make_standby
-            or StandbyNode(
-                node.host, node.java, self._starts.standby_environment, warmed_state(node.configuration)
-            ).make
-        )
+        state = warmed_state(node.configuration)
+        make = make_standby or StandbyNode(node.host, node.java, self._starts.standby_environment, state).make
         pool = StandbyPool({}, {}) if pool is None else pool
         self.standbys = Standbys(
             StandbyDirectories(node.directory.standbys), StandbyJobFiles(libraries), make, supervisor, pool

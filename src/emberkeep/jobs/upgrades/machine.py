@@ -17,6 +17,7 @@ import itertools
 import msgspec
 
 from emberkeep.base.errors import Conflict
+from emberkeep.base.inert_text import cut_short
 from emberkeep.jobs.model import JobGraph, JobStatus
 from emberkeep.jobs.upgrades.model import (
     AskStop,
@@ -232,7 +233,7 @@ class UpgradeMachine:
             self.upgrade,
             phase=phase,
             phase_ms=ms,
-            reason=reason if len(reason) <= MOST_REASON else f"{reason[: MOST_REASON - 1]}…",
+            reason=cut_short(reason, MOST_REASON),
             savepoint=self.upgrade.savepoint or savepoint,
         )
         if phase.is_final:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -65,14 +64,6 @@ async def test_every_kind_of_process_fault_has_somebody(tmp_path: Path) -> None:
             verb, _, what = kind.partition(" ")
             if what != "driver" and verb in ("kill", "freeze", "stutter"):
                 assert await chosen(who, what), kind
-
-
-@pytest.fixture
-def driver() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "60"])
-    yield process
-    process.kill()
-    process.wait()
 
 
 @pytest.mark.parametrize("kind", ["kill driver", "freeze driver", "stutter driver"])

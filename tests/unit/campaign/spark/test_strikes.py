@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-
-import pytest
 
 from campaign.spark.plan import PlannedFault
 from campaign.spark.strikes import Striker
@@ -44,14 +41,6 @@ class Stream:
 
     def reached(self) -> dict[str, Any]:
         return {}
-
-
-@pytest.fixture
-def driver() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(["sleep", "60"])
-    yield process
-    process.kill()
-    process.wait()
 
 
 def striker(cluster: Cluster, place: Path) -> Striker:
