@@ -22,7 +22,7 @@ from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 
 _CIPHER = "aes-256-gcm"  # of TLS_AES_256_GCM_SHA384, which our processes agree on
 _RECORD = 16 * 1024  # bytes

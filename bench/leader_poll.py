@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX

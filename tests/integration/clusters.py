@@ -15,7 +15,7 @@ from urllib.request import Request, urlopen
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, read_cluster
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient

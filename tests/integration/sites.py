@@ -14,7 +14,7 @@ from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import CA_FILE
 from emberkeep.base.errors import Absent, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.endpoint import Endpoint

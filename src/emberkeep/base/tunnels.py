@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import aiohttp
-from aiohttp import web
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 CHUNK: Final = 64 * 1024  # bytes of one message
 HEARTBEAT: Final = 20.0  # seconds after which a silent peer is asked for a sign of life

@@ -1,6 +1,6 @@
 """The `emberkeep` command: its subcommands, and how errors end them.
 
-Commands import what they need when they run, so that help and usage errors appear without delay.
+A command's module is imported when the command is called, so that none of them makes another one slower to start.
 """
 
 from __future__ import annotations
@@ -12,25 +12,47 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from emberkeep import __version__
-from emberkeep.cli import audit_commands, blob_commands, config_commands, event_commands, token_commands
-from emberkeep.cli.cluster import commands as cluster_commands
-from emberkeep.cli.cluster import daemon_commands, security_commands, storage_commands
 from emberkeep.cli.completion.candidates import COMPLETE, end_soon
-from emberkeep.cli.doors import connect, pipelines
 from emberkeep.cli.exit_codes import ExitCode, called, ended, exit_code_of
-from emberkeep.cli.jobs import commands as job_commands
-from emberkeep.cli.jobs import declared, log_commands, spark_ui_commands
-from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import print_line, say
-from emberkeep.cli.monitoring import commands as monitoring_commands
-from emberkeep.cli.nodes import commands as node_commands
-from emberkeep.cli.operators import backup, doctor, top
-from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import UPGRADE_FLAGS, normalise, normalise_after_path
-from emberkeep.cli.system import commands as system_commands
-from emberkeep.cli.upgrades import commands as upgrade_commands
 
 _WITH_SCRIPT = ("run", "submit")
+# Where each command is, and its place in the list of all. A command's module is imported once the command is called.
+_COMMANDS = {
+    "apply": ("jobs.declared:apply", 2),
+    "diff": ("jobs.declared:diff", 2),
+    "get": ("jobs.declared:get", 2),
+    "list": ("jobs.commands:list_jobs", 10),
+    "info": ("jobs.commands:info", 11),
+    "top": ("operators.top:top", 11),
+    "events": ("event_commands:events", 11),
+    "logs": ("jobs.log_commands:logs", 12),
+    "spark-ui": ("jobs.spark_ui_commands:spark_ui", 12),
+    "stop": ("jobs.stop:stop", 12),
+    "cancel": ("jobs.commands:cancel", 13),
+    "audit": ("audit_commands:audit", 24),
+    "doctor": ("operators.doctor:doctor", 25),
+    "jobmanager": ("cluster.daemon_commands:jobmanager", 40),
+    "prepare": ("cluster.daemon_commands:prepare", 42),
+}
+_GROUPS = {
+    "pipelines": "doors.pipelines:pipelines_app",
+    "connect": "doors.connect:connect_app",
+    "savepoint": "savepoints.commands:savepoint_app",
+    "cluster": "cluster.commands:cluster_app",
+    "taskmanagers": "cluster.commands:task_managers_app",
+    "node": "nodes.commands:node_app",
+    "blob": "blob_commands:blob_app",
+    "storage": "cluster.storage_commands:storage_app",
+    "config": "config_commands:config_app",
+    "dashboards": "monitoring.commands:dashboards_app",
+    "security": "cluster.security_commands:security_app",
+    "backup": "operators.backup:backup_app",
+    "token": "token_commands:token_app",
+    "taskmanager": "cluster.daemon_commands:task_manager_app",
+    "system": "system.commands:system_app",
+}
 _AFTER_INSTALL = {
     "bash": "new shells use it if the package bash-completion is installed",
     "zsh": "add its directory to fpath before compinit in ~/.zshrc",
@@ -87,43 +109,19 @@ def build_app() -> App:
     )
     for order, name in enumerate(_WITH_SCRIPT):
         forms = [f"emberkeep {name} [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
-        app.command(getattr(job_commands, name), name=name, sort_key=order, usage="Usage: " + "\n       ".join(forms))
+        usage = "Usage: " + "\n       ".join(forms)
+        app.command(f"emberkeep.cli.jobs.commands:{name}", name=name, sort_key=order, usage=usage)
     upgrade_forms = [f"emberkeep upgrade JOB [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")]
     app.command(
-        upgrade_commands.upgrade,
+        "emberkeep.cli.upgrades.commands:upgrade",
+        name="upgrade",
         sort_key=3,
         usage="Usage: " + "\n       ".join([*upgrade_forms, "emberkeep upgrade JOB [--cancel] [--detach]"]),
     )
-    app.command(declared.apply, sort_key=2)
-    app.command(declared.diff, sort_key=2)
-    app.command(declared.get, sort_key=2)
-    app.command(job_commands.list_jobs, name="list", sort_key=10)
-    app.command(job_commands.info, sort_key=11)
-    app.command(top.top, sort_key=11)
-    app.command(event_commands.events, sort_key=11)
-    app.command(log_commands.logs, sort_key=12)
-    app.command(spark_ui_commands.spark_ui, sort_key=12)
-    app.command(job_stop.stop, sort_key=12)
-    app.command(job_commands.cancel, sort_key=13)
-    app.command(pipelines.pipelines_app)
-    app.command(connect.connect_app)
-    app.command(savepoint_commands.savepoint_app)
-    app.command(cluster_commands.cluster_app)
-    app.command(cluster_commands.task_managers_app)
-    app.command(node_commands.node_app)
-    app.command(blob_commands.blob_app)
-    app.command(storage_commands.storage_app)
-    app.command(config_commands.config_app)
-    app.command(monitoring_commands.dashboards_app)
-    app.command(security_commands.security_app)
-    app.command(audit_commands.audit, sort_key=24)
-    app.command(doctor.doctor, sort_key=25)
-    app.command(backup.backup_app)
-    app.command(token_commands.token_app)
-    app.command(daemon_commands.jobmanager, sort_key=40)
-    app.command(daemon_commands.task_manager_app)
-    app.command(daemon_commands.prepare, sort_key=42)
-    app.command(system_commands.system_app)
+    for name, (place, order) in _COMMANDS.items():
+        app.command(f"emberkeep.cli.{place}", name=name, sort_key=order)
+    for name, place in _GROUPS.items():
+        app.command(f"emberkeep.cli.{place}", name=name)
     app.command(completion, sort_key=49)
     app.command(version, sort_key=50)
     return app
@@ -146,4 +144,13 @@ def _run(words: list[str]) -> int:
         words = [words[0], *normalise_after_path(words[1:], UPGRADE_FLAGS)]
     elif words[:1] == [COMPLETE]:
         end_soon()
-    return called(build_app(), words, ExitCode.USAGE)
+    app = build_app()
+    if not words or words[0].startswith("-") or words[0] not in app:
+        _load_all(app)
+    return called(app, words, ExitCode.USAGE)
+
+
+def _load_all(app: App) -> None:
+    """Import all commands, whose modules say what each of them does: help shows it."""
+    for name in app:
+        app[name]

@@ -18,7 +18,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, OverQuota, RetryLater
-from emberkeep.base.tls.links import UNPROVEN_HINT, client_context, handshake_failure
+from emberkeep.base.tls.contexts import UNPROVEN_HINT, client_context, handshake_failure
 from emberkeep.base.tunnels import CHUNK, HEARTBEAT
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient, job_log_path
 from emberkeep.protocol import rest_logs

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import SMALL, Shell

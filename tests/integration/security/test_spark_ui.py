@@ -13,7 +13,7 @@ from urllib.request import HTTPCookieProcessor, HTTPSHandler, OpenerDirector, Re
 import psutil
 import pytest
 
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Running, Shell

@@ -15,7 +15,7 @@ from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, Sessio
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.tls.authority import CertificateAuthority
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from tests.integration.sites import holds
 from tests.integration.zookeepers import Ensemble, connected, eventually, settings
 from tests.support.certificates import files_in

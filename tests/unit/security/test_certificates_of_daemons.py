@@ -32,7 +32,7 @@ from emberkeep.base.errors import Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.base.tls.authority import read_certificate
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.blobs.model import permanent
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient

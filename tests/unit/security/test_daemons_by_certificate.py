@@ -41,7 +41,8 @@ from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater, Unk
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import real_system
 from emberkeep.base.tls.authority import CertificateAuthority
-from emberkeep.base.tls.links import TlsLinks, client_context
+from emberkeep.base.tls.contexts import client_context
+from emberkeep.base.tls.links import TlsLinks
 from emberkeep.blobs.model import permanent
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient

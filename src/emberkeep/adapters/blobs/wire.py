@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
+from emberkeep.base.tls.contexts import UNPROVEN_HINT, handshake_failure
 from emberkeep.protocol.encoding.wire import check_address
 
 CONNECT_SECONDS = 10.0

@@ -27,7 +27,7 @@ from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.identity import AttemptScope
-from emberkeep.base.tls.links import UNPROVEN_HINT, handshake_failure
+from emberkeep.base.tls.contexts import UNPROVEN_HINT, handshake_failure
 from emberkeep.protocol.driver_messages import called_attempt
 from emberkeep.protocol.encoding.first_release import for_first_release
 from emberkeep.protocol.encoding.wire import check_address, decode_error, decode_reply, encode_message

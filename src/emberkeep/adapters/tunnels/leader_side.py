@@ -14,7 +14,7 @@ from emberkeep.adapters.tunnels.driver_side import TUNNEL_PATH
 from emberkeep.base.errors import Conflict, EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.links import UNPROVEN_HINT
+from emberkeep.base.tls.contexts import UNPROVEN_HINT
 from emberkeep.base.tunnels import CHUNK, HEARTBEAT, SocketPipe
 from emberkeep.protocol.encoding.wire import check_address
 

@@ -14,7 +14,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.derived_key import derived_key
 from emberkeep.base.files.durable import write_file
 from emberkeep.base.files.errors import cannot_read
-from emberkeep.base.tls.links import server_context
+from emberkeep.base.tls.contexts import server_context
 
 _LABEL = b"emberkeep: certificates of state gateways, version 1"
 

@@ -1,13 +1,10 @@
-"""The TLS contexts of a process: how it proves itself to callers and servers, and how it verifies them.
+"""The TLS contexts of a daemon, which follow its certificate: the files are read again after each change.
 
-A client verifies chain and host name during the handshake, before it sends a request. So no token reaches a process
-without a certificate of the cluster's CA for the address that was called. Daemons show their node's certificate to
-servers, too; other clients have none.
+Daemons show their node's certificate to servers, too; other clients have none.
 """
 
 from __future__ import annotations
 
-import hashlib
 import ssl
 import threading
 from collections.abc import Callable
@@ -19,13 +16,12 @@ import structlog
 
 from emberkeep.base.clock import since_boot
 from emberkeep.base.configuration.layout import TlsFiles
-from emberkeep.base.errors import Fatal, InvalidInput
-from emberkeep.base.files.private import check_key_file
+from emberkeep.base.errors import Fatal
+from emberkeep.base.tls.contexts import client_context, load_certificate, server_context
 from emberkeep.base.tls.shown_certificate import check_shown
 
 log = structlog.get_logger(__name__)
 
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _MOST_READS = 20  # of files that others replace
 _RETRY_SECONDS = 60.0  # after files that cannot be used, unless they change before
 
@@ -98,69 +94,6 @@ class _NewestContext(ssl.SSLContext):
         return self._newest().wrap_bio(*args, **options)
 
 
-def outside_context(ca: str, key: str) -> ssl.SSLContext | None:
-    """Return a context for a server outside the cluster, which trusts the CAs in the file ``ca``; None if ``ca`` is "".
-
-    ``key``: the option that names the file. Raises InvalidInput.
-    """
-    try:
-        return ssl.create_default_context(cafile=ca) if ca else None
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"{key}: cannot read {ca}: {error}", field=key) from None
-
-
-def client_context(ca: str) -> ssl.SSLContext:
-    """Return a context that trusts the CAs in the file ``ca`` only; "": the system's CAs. Raises Fatal."""
-    try:
-        context = ssl.create_default_context(cafile=ca or None)
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(ca, error) from error
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    return context
-
-
-def fingerprint(certificate: str) -> str:
-    """Return the SHA-256, in hex, of the first certificate in a PEM file. Raises Fatal."""
-    try:
-        text = Path(certificate).read_text("ascii")
-        begin, end = text.index(_BEGIN), text.index(_END) + len(_END)
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(text[begin:end])).hexdigest()
-    except OSError as error:
-        raise _unusable(certificate, error) from error
-    except ValueError as error:
-        raise Fatal(f"{certificate} holds no certificate: {error}", hint="name a PEM file") from error
-
-
-def handshake_failure(error: BaseException) -> str:
-    """Return why a handshake failed, in words for an operator. ``error``: from ``ssl``, maybe wrapped by aiohttp."""
-    found = next(
-        (each for each in (getattr(error, "certificate_error", None), getattr(error, "os_error", None), error) if each),
-        error,
-    )
-    if isinstance(found, ssl.SSLCertVerificationError):
-        return f"it has no valid certificate of the cluster: {found.verify_message.rstrip('.')}"
-    if not isinstance(found, ssl.SSLError):
-        return f"the TLS handshake failed: {found}"
-    if found.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
-        return "it does not encrypt this connection"
-    return f"the TLS handshake failed: {(found.reason or str(found)).replace('_', ' ').lower()}"
-
-
-UNPROVEN_HINT = (
-    "nothing secret was sent; check which process listens there, and that security.encryption and the CA are the same "
-    "everywhere"
-)
-
-
-def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return a server's context with the certificate in ``files``. Raises Fatal."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.num_tickets = 0  # our clients keep connections and resume no sessions
-    _load_certificate(context, files)
-    return context
-
-
 def _read_whole(files: TlsFiles, *, mutual: bool) -> tuple[_Stamp, _Contexts]:
     """Return contexts that use ``files``, none of which was replaced in the meantime, and the files' stamp.
 
@@ -184,30 +117,13 @@ def _contexts(files: TlsFiles, *, mutual: bool) -> _Contexts:
     """Return contexts that use ``files`` as they are now. Raises Fatal."""
     server, client = server_context(files), client_context(files.ca)
     if mutual:
-        _load_certificate(client, files)
+        load_certificate(client, files)
         # Callers are verified as servers are: the same CAs, and the same rules for certificates.
         server.load_verify_locations(files.ca)
         server.verify_flags = client.verify_flags
         server.verify_mode = ssl.CERT_OPTIONAL
         check_shown(files, server)
     return _Contexts(server, client)
-
-
-def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
-    check_key_file(files.key)
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password(files.key))
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(files.certificate, error) from error
-
-
-def _no_password(path: str) -> Callable[[], str]:
-    """Return what OpenSSL calls for an encrypted key. Without it, OpenSSL would ask at the terminal."""
-
-    def refuse() -> str:
-        raise Fatal(f"the key {path} is encrypted", hint="name a key without a passphrase (mode 0600)")
-
-    return refuse
 
 
 def _stamp(files: TlsFiles) -> _Stamp:
@@ -221,13 +137,3 @@ def _stamp(files: TlsFiles) -> _Stamp:
         else:
             stamps.append((status.st_ino, status.st_mtime_ns))
     return tuple(stamps)
-
-
-def _unusable(path: str, error: OSError) -> Fatal:
-    reason = error.strerror or str(error)
-    if isinstance(error, ssl.SSLError):
-        reason = (error.reason or "no PEM file").replace("_", " ").lower()
-    return Fatal(
-        f"cannot use {path or 'the certificates of this system'} for TLS: {reason}",
-        hint="check security.tls.certificate, security.tls.key and security.tls.ca",
-    )

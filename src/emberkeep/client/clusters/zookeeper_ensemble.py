@@ -11,7 +11,7 @@ from pathlib import Path
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 
 READY_TIMEOUT = 120.0  # seconds; a JVM starts slowly on a busy machine

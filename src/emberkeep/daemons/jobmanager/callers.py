@@ -16,7 +16,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Identity
-from emberkeep.base.tls.links import outside_context
+from emberkeep.base.tls.contexts import outside_context
 from emberkeep.daemons.process_main import Services
 from emberkeep.identities.oidc import ClaimRules, parse_role_rules
 from emberkeep.jobmanager.named_tokens import TokenRegistry

@@ -18,7 +18,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.files.private import read_private
-from emberkeep.base.tls.links import outside_context
+from emberkeep.base.tls.contexts import outside_context
 
 _PATH = "/v1/metrics"  # of the protocol, for an endpoint without a path
 _SHORTEST_INTERVAL = 1.0  # seconds

@@ -10,7 +10,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.private import read_private
-from emberkeep.base.tls.links import outside_context
+from emberkeep.base.tls.contexts import outside_context
 from emberkeep.notifications.model import EventKind
 
 _SHORTEST_SECRET = 16  # characters

@@ -16,7 +16,7 @@ import msgspec
 
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.tls.links import client_context, handshake_failure
+from emberkeep.base.tls.contexts import client_context, handshake_failure
 from emberkeep.base.tls.shown_certificate import OUT_OF_TIME
 from emberkeep.diagnosis.certificates import CertificateFacts
 from emberkeep.diagnosis.clocks import ClockReading

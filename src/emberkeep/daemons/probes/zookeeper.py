@@ -18,7 +18,7 @@ from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import EmberkeepError, Fatal
-from emberkeep.base.tls.links import handshake_failure
+from emberkeep.base.tls.contexts import handshake_failure
 from emberkeep.blocklist.tracker import LIST_BYTES
 from emberkeep.diagnosis.clocks import ClockReading
 from emberkeep.diagnosis.zookeeper import ServerFacts, ZooKeeperFacts

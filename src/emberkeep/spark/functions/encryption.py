@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from emberkeep.api.function_link import EncryptedLink, Link
 from emberkeep.base.configuration.layout import TlsFiles
-from emberkeep.base.tls.links import fingerprint, server_context
+from emberkeep.base.tls.contexts import fingerprint, server_context
 
 
 @dataclass(frozen=True)

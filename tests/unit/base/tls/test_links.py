@@ -11,9 +11,10 @@ import pytest
 
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
-from emberkeep.base.tls import links
+from emberkeep.base.tls import contexts
 from emberkeep.base.tls.authority import CertificateAuthority
-from emberkeep.base.tls.links import TlsLinks, client_context
+from emberkeep.base.tls.contexts import client_context
+from emberkeep.base.tls.links import TlsLinks
 from tests.support.certificates import cluster_tls, files_in
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-9")]
@@ -120,10 +121,10 @@ def test_a_key_is_private(
 
     monkeypatch.setattr(Path, "stat", owned)
     if is_used:
-        links.server_context(files)
+        contexts.server_context(files)
     else:
         with pytest.raises(Fatal, match="can be read or written by others"):
-            links.server_context(files)
+            contexts.server_context(files)
 
 
 def test_an_encrypted_key_is_refused_and_asks_nothing(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_a_certificate_that_is_replaced_while_it_is_read_is_read_again(
     """Daemons that start together on one node each ask for a certificate with their own address."""
     authority, files = CertificateAuthority(tmp_path), files_in(tmp_path)
     authority.ensure(["node-0"])
-    load, replaced = links._load_certificate, 0
+    load, replaced = contexts.load_certificate, 0
 
     def replacing(context: ssl.SSLContext, read: TlsFiles) -> None:
         nonlocal replaced
@@ -169,9 +170,9 @@ def test_a_certificate_that_is_replaced_while_it_is_read_is_read_again(
             authority.ensure([f"node-{replaced}"])
             raise Fatal("key values mismatch")
 
-    monkeypatch.setattr(links, "_load_certificate", replacing)
+    monkeypatch.setattr(contexts, "load_certificate", replacing)
     TlsLinks(files, mutual=True)
     assert replaced == 3
-    monkeypatch.setattr(links, "_load_certificate", lambda *_: (_ for _ in ()).throw(Fatal("damaged")))
+    monkeypatch.setattr(contexts, "load_certificate", lambda *_: (_ for _ in ()).throw(Fatal("damaged")))
     with pytest.raises(Fatal, match="damaged"):
         TlsLinks(files, mutual=True)

@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.tls.authority import CertificateAuthority
-from emberkeep.base.tls.links import server_context
+from emberkeep.base.tls.contexts import server_context
 from emberkeep.daemons.probes.servers import look_at, look_at_free_port, read_certificate_file
 from emberkeep.diagnosis.certificates import certificate_findings
 from emberkeep.diagnosis.clocks import clock_findings

@@ -37,7 +37,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput, RetryLater
 from emberkeep.base.system import real_system
-from emberkeep.base.tls.links import client_context
+from emberkeep.base.tls.contexts import client_context
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services
 from emberkeep.identities.oidc import ClaimRules
