@@ -186,3 +186,4 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     savepoint: str = ""  # that the first attempt started from
     keeps_data: bool = False  # failed because its stored data is unusable; operators may need its files and checkpoints
     work: KeptWork | None = None  # as its last report said; None if the leader that ended it had none
+    attempt: int = 0  # number of the newest attempt, begun or not; 0 also if an earlier release ended the job

@@ -184,6 +184,8 @@ class JobState:
     @property
     def known_attempt(self) -> int:
         """The newest attempt, without one that the next leader may not find in the store."""
+        if self.result is not None:
+            return self.result.attempt
         return self.recorded if self.phase is Phase.RECORDING_ATTEMPT else self.attempt
 
     def is_news(self, attempt: int) -> bool:

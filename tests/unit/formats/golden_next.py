@@ -429,6 +429,7 @@ WORK_WITH_OPERATIONS = msgspec.structs.replace(
 RESULT_WITH_OPERATIONS = msgspec.structs.replace(
     samples.RESULT, work=KeptWork(app_id="app-1", work=WORK_WITH_OPERATIONS, course=COURSE_WITH_COST)
 )
+RESULT_WITH_NUMBER = msgspec.structs.replace(samples.RESULT, attempt=2)
 
 USAGE = KeptHistories(
     step_ms=10_000,
@@ -512,6 +513,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_result(RESULT_WITH_OPERATIONS)),
         lambda path: decode_result(path.read_bytes(), where="result"),
         RESULT_WITH_OPERATIONS,
+    ),
+    "result-with-number": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_NUMBER)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_NUMBER,
     ),
     "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
     "ownership-of-storage": Format(

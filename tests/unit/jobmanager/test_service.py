@@ -103,6 +103,28 @@ def test_an_attempt_is_shown_once_it_is_stored() -> None:
     in_virtual_time(scenario)
 
 
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_canceled_job_keeps_the_number_of_its_newest_attempt(is_written: bool) -> None:
+    """Found by a campaign: clients saw attempt 2, which was being recorded, and attempt 1 under the next leader."""
+
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading():
+            task_manager = await cluster.add()
+            await cluster.run_job()
+            answers = store.after if is_written else store.before
+            answers["record_attempt"] = [UnknownOutcome("no answer")]
+            task_manager.exits(JOB, 1, KILLED)
+            await cluster.holds(lambda: not answers["record_attempt"])
+            await cluster.service.gateway.cancel(JOB)
+            view = await cluster.reaches(JOB, JobStatus.CANCELED)
+        async with cluster.leading():
+            assert (await cluster.view(JOB)).attempt == view.attempt
+
+    in_virtual_time(scenario)
+
+
 def test_a_cancellation_is_answered_when_it_is_durable_and_not_before() -> None:
     async def scenario() -> None:
         store = FailingStore()

@@ -13,6 +13,7 @@ from emberkeep.jobs.model import JobResult, JobStatus
 def view_of_result(result: JobResult) -> JobView:
     """Return the view of a job that ended under an earlier leader."""
     newest = result.attempts[-1] if result.attempts else None
+    attempt = result.attempt or (newest.attempt if newest else 0)
     return JobView(
         job_id=result.job_id,
         name=result.name,
@@ -20,7 +21,7 @@ def view_of_result(result: JobResult) -> JobView:
         submitted_ms=result.submitted_ms,
         ended_ms=result.ended_ms,
         status_times_ms={JobStatus.CREATED: result.submitted_ms, result.status: result.ended_ms},
-        attempt=newest.attempt if newest else 0,
+        attempt=attempt,
         driver_task_manager=(newest.task_manager or None) if newest else None,
         driver_pid=0,
         exit_code=result.exit_code,
@@ -31,7 +32,7 @@ def view_of_result(result: JobResult) -> JobView:
         graph=None,
         status_report=report_of(result.work),
         result=result,
-        pointers=JobPointers(attempt=newest.attempt if newest else 0, savepoints=result.savepoints),
+        pointers=JobPointers(attempt=attempt, savepoints=result.savepoints),
     )
 
 
