@@ -33,7 +33,7 @@ from emberkeep.base.configuration.options import (
     UNKNOWN_DATA_DELAY,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, RetryLater, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater, Unavailable
 from emberkeep.base.files.ownership import OwnedByAnother
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
@@ -227,7 +227,7 @@ class StorageKeeper:
             log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
             try:
                 await self._remove_item((mark.kind, mark.job_id))
-            except Unavailable as error:
+            except (Unavailable, Fatal) as error:  # Fatal: deleting needs space, too, on some file systems
                 await asyncio.to_thread(self._storage.require)  # if the whole storage is away, that ends the inspection
                 log.warning(
                     "cannot remove data that no job needs now",
@@ -277,7 +277,7 @@ class StorageKeeper:
             await asyncio.to_thread(self._storage.require)
             try:
                 await self._store.remove_damaged(job.job_id)
-            except Unavailable as error:
+            except (Unavailable, Fatal) as error:
                 log.warning("cannot remove the data of a damaged job now", job=job.job_id, reason=str(error))
             else:
                 log.warning("removed the data of a damaged job", job=job.job_id, places=job.places)

@@ -19,7 +19,7 @@ from emberkeep.adapters.shared_storage.marks import MARKS_FILE
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, RetryLater, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater, Unavailable
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.files.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.ids import JobId, TaskManagerId
@@ -67,6 +67,7 @@ class Bench:
         self.kept: dict[JobId, int] = {}  # of damaged jobs, since which second
         self.graphs: set[JobId] = set()  # without a handle
         self.results: set[JobId] = set()  # without a node
+        self.failures: dict[JobId, EmberkeepError] = {}  # of removals from the job store
         self.storage.settle(ORIGIN)
         self.keeper = StorageKeeper(
             self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
@@ -87,6 +88,7 @@ class Bench:
         ]
 
     async def remove_damaged(self, job_id: JobId) -> None:
+        self._fail(job_id)
         if self.graphs_away:
             raise Unavailable("the graphs are away")
         del self.kept[job_id]
@@ -95,13 +97,19 @@ class Bench:
         return set(self.graphs)
 
     async def remove_graph(self, job_id: JobId) -> None:
+        self._fail(job_id)
         self.graphs.discard(job_id)
 
     async def results_without_node(self) -> set[JobId]:
         return set(self.results)
 
     async def remove_result(self, job_id: JobId) -> None:
+        self._fail(job_id)
         self.results.discard(job_id)
+
+    def _fail(self, job_id: JobId) -> None:
+        if job_id in self.failures:
+            raise self.failures[job_id]
 
     def know(self, *views: JobView) -> None:
         self.gateway.views = {view.job_id: view for view in views}
@@ -502,7 +510,7 @@ async def test_a_purge_that_cannot_remove_a_graph_now_can_be_said_again(
 
 
 @pytest.mark.req("SAFE-1")
-@FAILURES
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES, errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
 async def test_data_that_cannot_be_removed_now_does_not_keep_other_data(
     bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -517,6 +525,25 @@ async def test_data_that_cannot_be_removed_now_does_not_keep_other_data(
     assert [entry["job"] for entry in logs if entry["event"] == "cannot remove data that no job needs now"] == [first]
     await bench.keeper.clean()
     assert not bench.left()
+
+
+@pytest.mark.req("SAFE-1")
+@pytest.mark.parametrize("failure", [Unavailable, Fatal])
+async def test_a_file_of_the_job_store_that_cannot_be_removed_does_not_keep_other_data(
+    bench: Bench, failure: type[EmberkeepError]
+) -> None:
+    stuck = job_id(1)
+    bench.graphs, bench.results = {stuck, UNKNOWN}, {stuck, UNKNOWN}
+    bench.kept = {stuck: 0, UNKNOWN: 0}
+    bench.blobs.unknown = {UNKNOWN}
+    bench.failures[stuck] = failure("it cannot be written")
+    for seconds in (0, 9000, 10_000):
+        await bench.clean_at(seconds)
+    assert (bench.graphs, bench.results, set(bench.kept)) == ({stuck}, {stuck}, {stuck})
+    assert bench.blobs.given_up == {UNKNOWN}
+    del bench.failures[stuck]
+    await bench.keeper.clean()
+    assert [bench.graphs, bench.results, set(bench.kept)] == [set(), set(), set()]
 
 
 async def test_an_error_of_the_file_system_does_not_end_the_keeper(
