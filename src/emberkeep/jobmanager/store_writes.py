@@ -146,13 +146,19 @@ class StoreWrites:
                 return None
             except Conflict:
                 await self.read("cannot confirm who is the leader", self._store.confirm)
-                return None
+                return await self._with_savepoint_of(job_id, trigger_id) if uncertain else None
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
                 uncertain = uncertain or isinstance(error, UnknownOutcome)
                 if isinstance(error, Fatal) and tries >= SUBMISSION_TRIES and not uncertain:
                     return None
                 await self._pause(f"the end of request {trigger_id} about job {job_id} is not stored", tries, error)
+
+    async def _with_savepoint_of(self, job_id: JobId, trigger_id: str) -> JobPointers | None:
+        """Return the job's pointers if they include this request's savepoint: a try whose reply was lost wrote it."""
+        stored = await self.read(f"cannot read job {job_id}", lambda: self._store.recover_job(job_id))
+        made = () if stored is None else (each.trigger_id for each in stored.pointers.savepoints)
+        return stored.pointers if stored is not None and trigger_id in made else None
 
     async def record_retention(
         self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int

@@ -13,6 +13,7 @@ import pytest
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobmanager.store_writes import SUBMISSION_TRIES, StoreWrites
+from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.jobs.model import JobResult, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from tests.unit.jobmanager.cluster import in_virtual_time
@@ -156,6 +157,26 @@ def test_the_end_of_a_request_is_left_to_its_caller_only_if_it_was_certainly_not
         bench.store.before["record_procedure_end"] = list(failures)
         assert (await bench.record_procedure_end() is not None) == written
         assert bench.store.before["record_procedure_end"] == []
+
+    with_job(scenario)
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_an_end_whose_reply_was_lost_counts_as_written_only_if_its_savepoint_is_in_the_store(applied: bool) -> None:
+    """A newer attempt that another leader began may be recorded before the next try, which is refused then."""
+    made = SavepointPointer(path="/s/1", manifest_sha256="a" * 64, created_ms=1, trigger_id=REQUEST.trigger_id)
+
+    async def scenario(bench: Bench) -> None:
+        await bench.record_procedure()
+        (bench.store.after if applied else bench.store.before)["record_procedure_end"] = [NO_REPLY]
+        ending = asyncio.ensure_future(
+            bench.writes.record_procedure_end(JOB, 0, REQUEST.trigger_id, made, stopped=False)
+        )
+        while not bench.failed_at:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(STEP)
+        await bench.record_attempt()
+        pointers = await ending
+        assert (pointers is not None and pointers.savepoints == (made,)) == applied
 
     with_job(scenario)
 
