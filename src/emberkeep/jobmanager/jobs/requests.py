@@ -22,6 +22,7 @@ from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobmanager.jobs.job_table import ManagedJob
+from emberkeep.jobmanager.jobs.savepoints.recorded import pointer_of, recorded_end
 from emberkeep.jobmanager.notes.request_notes import request_ended, request_recorded
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -122,7 +123,7 @@ class JobRequests(ActorPart):
 
     def end_of(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
         """Return how a request has ended; None if neither this JobManager nor the job's savepoints show that."""
-        return self._ended.get((job_id, trigger_id)) or _end_with_savepoint(trigger_id, pointers)
+        return self._ended.get((job_id, trigger_id)) or recorded_end(trigger_id, pointers)
 
     # --- what happens to jobs -----------------------------------------------------------------------------------------
 
@@ -130,7 +131,7 @@ class JobRequests(ActorPart):
         """Take over a job's requests as the store has recorded them."""
         stopped = None
         if stored.stopped:
-            stopped = _end_with_savepoint(stored.stopped, stored.pointers)
+            stopped = recorded_end(stored.stopped, stored.pointers)
             stopped = stopped or ev.Ended(trigger_id=stored.stopped, request=None)
         self._apply(job, ev.TakenOver(stored.procedure, stopped))
 
@@ -230,7 +231,7 @@ class JobRequests(ActorPart):
         """
         stopped = request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
         pointers = await self._writes.record_procedure_end(
-            job.job_id, attempt, request.trigger_id, _pointer(request, progress), stopped=stopped
+            job.job_id, attempt, request.trigger_id, pointer_of(request, progress), stopped=stopped
         )
         self.tell(partial(self._end_written, job, pointers is not None, pointers))
 
@@ -248,37 +249,9 @@ class JobRequests(ActorPart):
             log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
         if request is not None and request.periodic:
             made = ended.progress if not ended.failure else None
-            self._periodic_ended(job, ended, None if made is None else _pointer(request, made))
+            self._periodic_ended(job, ended, None if made is None else pointer_of(request, made))
         else:
             self._machines.chronicle.note(request_ended(job_id, ended))
         self._ended[job_id, ended.trigger_id] = ended
         while len(self._ended) > ENDED_KEPT:
             self._ended.popitem(last=False)
-
-
-def _end_with_savepoint(trigger_id: str, pointers: JobPointers) -> ev.Ended | None:
-    """Return the end of the request that made one of the job's savepoints; None if no savepoint has this trigger id."""
-    for pointer in pointers.savepoints:
-        if pointer.trigger_id == trigger_id:
-            return ev.Ended(
-                trigger_id=trigger_id,
-                request=None,
-                savepoint=pointer.path,
-                manifest_sha256=pointer.manifest_sha256,
-            )
-    return None
-
-
-def _pointer(request: ProcedureRequest, progress: ProcedureProgress) -> SavepointPointer | None:
-    if not progress.savepoint:
-        return None
-    return SavepointPointer(
-        path=progress.savepoint,
-        manifest_sha256=progress.manifest_sha256,
-        created_ms=progress.ended_ms,
-        trigger_id=progress.trigger_id,
-        periodic=request.periodic,
-        procedure=request.procedure,
-        size=progress.bytes_total or None,
-        duration_ms=max(0, progress.ended_ms - progress.started_ms) if progress.started_ms else None,
-    )

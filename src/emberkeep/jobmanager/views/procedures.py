@@ -15,7 +15,7 @@ from emberkeep.lifecycle.requests.machine import RequestMachine
 class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
     """One request about one job.
 
-    ``request``: None if an earlier leader got the request and only its savepoint is known. ``is_over``: True once
+    ``request``: None if an earlier leader got it, and what is recorded does not say what it was. ``is_over``: True once
     nothing more will happen; for a request that stops the job, once the job has ended.
     """
 

@@ -149,7 +149,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """Remember how a request has ended, for later queries. A newer event about the same request replaces it."""
 
     trigger_id: str
-    request: ProcedureRequest | None  # None if an earlier leader got it
+    request: ProcedureRequest | None  # None if an earlier leader got it and its savepoint's record does not tell
     progress: ProcedureProgress | None = None
     savepoint: str = ""  # its path
     manifest_sha256: str = ""

@@ -303,6 +303,8 @@ class TestEnd:
                 assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
             async with cluster.leading() as service:
                 view = await service.gateway.procedure(JOB, wanted.trigger_id)
+                assert view.request is not None  # the command tells by it whether the job was stopped
+                assert (view.request.procedure, view.request.target_directory) == (procedure, "/savepoints")
                 assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
                 await service.gateway.request_procedure(JOB, wanted)
 
