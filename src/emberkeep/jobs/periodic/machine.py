@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from emberkeep.jobs.checkpoints import SavepointPointer, retained
 from emberkeep.jobs.periodic.model import (
     DeleteFiles,
@@ -38,6 +40,13 @@ _QUERIES_PATIENCE: Final = 300.0  # seconds for which a due job may start slowly
 _FIRST_PAUSE, _LONGEST_PAUSE = 10.0, 600.0  # seconds between two tries to delete files
 
 NO_QUERIES: Final = "the job runs no streaming query, so there is nothing to save; savepoints begin with its next query"
+
+
+class _Stuck(msgspec.Struct, frozen=True):
+    """How often the deletion of a savepoint has failed, and why it failed last."""
+
+    failures: int
+    reason: str
 
 
 class PeriodicSavepoints:
@@ -77,7 +86,7 @@ class PeriodicSavepoints:
         self._gone: list[SavepointPointer] = []  # their files are gone, their records are not
         self._delete_failures = 0
         self._delete_at = float("-inf")
-        self._delete_problem = ""
+        self._stuck: dict[str, _Stuck] = {}  # by path: those whose deletion has failed
 
     # --- what others read ---------------------------------------------------------------------------------------------
 
@@ -94,7 +103,7 @@ class PeriodicSavepoints:
             kept=len(self._known) - retiring,
             retiring=retiring,
             failures=self._failures,
-            problem=self._problem or self._delete_problem,
+            problem=self._problem or self._delete_problem(),
         )
 
     def is_retiring(self, path: str) -> bool:
@@ -124,9 +133,10 @@ class PeriodicSavepoints:
             return []
         self._impossible_for = None
         if len(self._known) >= self._settings.retained + SURPLUS_MOST:
+            problem = self._delete_problem()
             return self._explain(
                 f"no further savepoint is made: {len(self._known)} periodic savepoints exist, and the oldest could not "
-                f"be deleted{': ' + self._delete_problem if self._delete_problem else ''}"
+                f"be deleted{': ' + problem if problem else ''}"
             )
         # Count the try as failed until the savepoint is made. So a request that was not even recorded is followed by
         # a pause as well.
@@ -188,11 +198,11 @@ class PeriodicSavepoints:
                 self._writing = WriteRetention(tuple(retired), tuple(self._gone))
                 effects.append(self._writing)
         if self._deleting is None and now >= self._delete_at:
-            for each in self._known:
-                if each.retired_ms and each not in self._gone and not is_needed(each.path):
-                    self._deleting = each
-                    effects.append(DeleteFiles(each, sibling_of(each, self._known)))
-                    break
+            doomed = [each for each in self._known if each.retired_ms and each not in self._gone]
+            waiting = [each for each in doomed if not is_needed(each.path)]
+            if waiting:  # one that cannot be deleted does not keep the others
+                self._deleting = min(waiting, key=self._failed_deletions)
+                effects.append(DeleteFiles(self._deleting, sibling_of(self._deleting, self._known)))
         return effects
 
     def written(self, retired_ms: int | None) -> None:
@@ -207,15 +217,26 @@ class PeriodicSavepoints:
     def deleted(self, path: str) -> None:
         """Note that the files of a retired savepoint are gone."""
         self._gone += [each for each in self._known if each.path == path and each not in self._gone]
-        self._deleting, self._delete_failures, self._delete_problem = None, 0, ""
+        self._deleting, self._delete_failures = None, 0
+        self._stuck.pop(path, None)
 
     def not_deleted(self, reason: str, *, now: float) -> bool:
         """Note that files of a retired savepoint are or may be left. Return True if users do not know the reason."""
-        news = reason != self._delete_problem
-        self._deleting, self._delete_problem = None, reason
+        news = reason not in {each.reason for each in self._stuck.values()}
+        if self._deleting is not None:
+            failures = self._failed_deletions(self._deleting)
+            self._stuck[self._deleting.path] = _Stuck(failures + 1, reason)
+        self._deleting = None
         self._delete_at = now + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._delete_failures, 20))
         self._delete_failures += 1
         return news
+
+    def _failed_deletions(self, savepoint: SavepointPointer) -> int:
+        found = self._stuck.get(savepoint.path)
+        return 0 if found is None else found.failures
+
+    def _delete_problem(self) -> str:
+        return next((each.reason for each in self._stuck.values()), "")
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and the simulator."""

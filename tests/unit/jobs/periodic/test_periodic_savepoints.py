@@ -204,6 +204,25 @@ def test_a_failed_deletion_is_repeated_after_a_pause_and_told_once() -> None:
     assert (view.retiring, view.problem) == (1, "access denied")
 
 
+def test_a_savepoint_that_cannot_be_deleted_keeps_neither_others_nor_new_ones() -> None:
+    job = PeriodicJob(settings(retained=2))
+    news = []
+    for _ in range(60 * (SURPLUS_MOST + 10) + 15):
+        for effect in job.look(60.0):
+            if isinstance(effect, DeleteFiles) and effect.savepoint.path == "/savepoints/1":
+                news.append(job.machine.not_deleted("its manifest is damaged", now=job.now))
+            else:
+                job.carry_out(effect)
+    assert [each.path for each in job.pointers.savepoints] == [
+        f"/savepoints/{number}" for number in (1, SURPLUS_MOST + 9, SURPLUS_MOST + 10)
+    ]
+    assert len(news) > 1
+    assert news.count(True) == 1
+    view = job.machine.view()
+    assert view is not None
+    assert (view.kept, view.retiring, view.problem) == (2, 1, "its manifest is damaged")
+
+
 def test_no_further_savepoint_is_made_while_too_many_cannot_be_deleted() -> None:
     job = PeriodicJob(settings(retained=2))
     for _ in range(100):
