@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
@@ -23,20 +23,28 @@ MOST_NAMED = 10  # remaining files that are named
 log = structlog.get_logger(__name__)
 
 
-def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ...]:
+def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[], None]) -> tuple[str, ...]:
     """Delete the savepoint at ``path``.
 
     Files in its directory that are not part of the savepoint remain; return the names of up to MOST_NAMED of them.
-    Blocks. Raises RetryLater, UnknownOutcome, Fatal; after any of these, the disposal can be requested again.
+    ``step`` is called before each deletion, and may raise to end the disposal. Blocks. Raises what ``step`` raises, and
+    RetryLater, UnknownOutcome, Fatal; after any of these, the disposal can be requested again.
     """
     files = [file.path for file in manifest.files]
+
+    def delete(name: str) -> None:
+        step()
+        _delete(store, name)
+
     with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
-        deque(threads.map(lambda name: _delete(store, name), files), maxlen=0)
+        deque(threads.map(delete, files), maxlen=0)
         for directories in _by_depth(files):
-            deque(threads.map(lambda name: _delete(store, name), directories), maxlen=0)
+            deque(threads.map(delete, directories), maxlen=0)
     # Delete the manifest last: while it exists, an interrupted disposal can be repeated, and nothing without a manifest
     # is ever deleted.
+    step()
     left = tuple(islice((_as_text(name) for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
+    step()
     store.delete(MANIFEST_NAME, recursive=False)
     _delete(store, "")
     log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(files))

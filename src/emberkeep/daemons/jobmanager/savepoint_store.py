@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
+from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork, Pulse
 from emberkeep.adapters.savepoints.disposal import dispose
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat, Unavailable
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.errors import SavepointDamaged
-from emberkeep.lifecycle.locations import HADOOP_SCHEMES
+from emberkeep.lifecycle.locations import HADOOP_SCHEMES, place_key
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
 from emberkeep.lifecycle.spark_versions import judge
 from emberkeep.local_state.ports import DurableState
@@ -22,6 +22,8 @@ from emberkeep.protocol.rest_savepoints import SavepointCheck
 
 T = TypeVar("T")
 
+_AT_ONCE, _AT_ONCE_IN_PLACE = 48, 16  # requests that use savepoints, each with a thread; those in one directory
+_PATIENCE = 120.0
 MOST_PROBLEMS = 100  # maximum number of problems that one check names
 _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 
@@ -29,30 +31,33 @@ _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 class SavepointStore:
     """Implements ``rest.ports.Savepoints`` and ``jobs.periodic.ports.SavepointDisposal``.
 
-    ``spark_version``: the version that jobs here run with.
+    ``spark_version``: the version that jobs here run with. ``patience``: seconds for one step, such as a read.
     """
 
-    def __init__(self, spark_version: str) -> None:
+    def __init__(self, spark_version: str, *, patience: float = _PATIENCE) -> None:
         self._spark_version = spark_version
+        self._work = DoubtfulWork(_AT_ONCE, patience=patience, per_key=_AT_ONCE_IN_PLACE)
 
     async def manifest(self, path: str) -> tuple[Manifest, str]:
         """Return the manifest and its SHA-256.
 
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, Fatal.
         """
-        return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
+        return await self._with_store(path, lambda store, _: _manifest(store, path))
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
         """Verify files of the savepoint, see ``rest.ports.Savepoints``. Raises Absent, RetryLater, Fatal."""
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
-        return await asyncio.to_thread(_with_store, path, check)
+        return await self._with_store(path, check)
 
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete the savepoint, see ``rest.ports.Savepoints``.
 
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, UnknownOutcome, Fatal.
         """
-        return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
+        return await self._with_store(
+            path, lambda store, pulse: dispose(store, path, _manifest(store, path)[0], pulse.beat)
+        )
 
     async def delete(self, savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
         """Delete a savepoint of which the record is known, see ``SavepointDisposal``.
@@ -60,10 +65,25 @@ class SavepointStore:
         Raises Unavailable (nobody can tell whether it is gone), Conflict (another savepoint is there), and what
         ``dispose`` raises.
         """
-        await asyncio.to_thread(_delete, savepoint, sibling)
+        path = savepoint.path
+        await self._work.run_steps(_place(path), path, lambda pulse: _delete(savepoint, sibling, pulse))
+
+    async def _with_store(self, path: str, work: Callable[[DurableState, Pulse], T]) -> T:
+        """Return the result of ``work``. Raises Unavailable if the storage does not answer, and what ``work`` raises.
+
+        If the caller is cancelled, as when this JobManager stops leading, the work ends at its next step.
+        """
+        return await self._work.run_steps(
+            _place(path), path, lambda pulse: _with_store(path, lambda store: work(store, pulse))
+        )
 
 
-def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
+def _place(path: str) -> tuple[str, str, str]:
+    """Return where the savepoint is: what hangs there must not keep savepoints elsewhere waiting."""
+    return place_key(f"{path}/..")
+
+
+def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None, pulse: Pulse) -> None:
     path = savepoint.path
 
     def work(store: DurableState) -> None:
@@ -73,7 +93,7 @@ def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None) -> No
                 f"{path} has another savepoint than the one that was made there",
                 hint="nothing was deleted: move that savepoint away",
             )
-        dispose(store, path, manifest)
+        dispose(store, path, manifest, pulse.beat)
 
     try:
         _with_store(path, work)
@@ -121,7 +141,9 @@ def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
         raise InvalidInput(f"the savepoint is damaged: {error.message}", field="path", hint=error.hint) from error
 
 
-def _verify(store: DurableState, *, path: str, first: int, count: int | None, spark_version: str) -> SavepointCheck:
+def _verify(
+    store: DurableState, pulse: Pulse, *, path: str, first: int, count: int | None, spark_version: str
+) -> SavepointCheck:
     try:
         manifest, _ = _manifest(store, path)
     except InvalidInput as error:
@@ -130,7 +152,7 @@ def _verify(store: DurableState, *, path: str, first: int, count: int | None, sp
     problems = []
     files = manifest.files[first : None if count is None else first + count]
     for file in files:
-        problem = _problem(store, file)
+        problem = _problem(store, file, pulse)
         if problem:
             problems.append(problem)
         if len(problems) >= MOST_PROBLEMS:
@@ -146,11 +168,12 @@ def _verify(store: DurableState, *, path: str, first: int, count: int | None, sp
     )
 
 
-def _problem(store: DurableState, file: SavepointFile) -> str:
+def _problem(store: DurableState, file: SavepointFile, pulse: Pulse) -> str:
     """Return the defect of one file, or "" if size and SHA-256 match the manifest."""
     digest, size = hashlib.sha256(), 0
     try:
         for piece in store.read(file.path, 0, None)[1]:
+            pulse.beat()
             digest.update(piece)
             size += len(piece)
     except Absent:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork
-from emberkeep.base.errors import RetryLater
+from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork, Pulse
+from emberkeep.base.errors import RetryLater, Unavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -84,3 +84,45 @@ async def test_a_caller_that_goes_just_after_the_beginning_leaves_the_thread_its
     await asyncio.wait({caller})
     with pytest.raises(RetryLater, match="files of a could not be reached"):
         await work.run("a", "files of a", lambda: 2)
+
+
+class Steps:
+    """Work of many steps. ``pause``: seconds for each."""
+
+    def __init__(self, steps: int, pause: float = 0.0) -> None:
+        self.steps, self.pause = steps, pause
+        self.goes_on = threading.Event()
+        self.reached = 0
+        self.ended = threading.Event()
+
+    def __call__(self, pulse: Pulse) -> str:
+        try:
+            for step in range(self.steps):
+                pulse.beat()
+                self.reached = step + 1
+                self.goes_on.wait(self.pause)
+        finally:
+            self.ended.set()
+        return "done"
+
+
+async def test_work_in_steps_may_take_longer_than_each_of_them() -> None:
+    assert await DoubtfulWork(1, patience=0.3).run_steps("a", "files", Steps(12, 0.05)) == "done"
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_work_in_steps_that_nobody_waits_for_ends_at_its_next_step(is_cancelled: bool) -> None:
+    work, steps = DoubtfulWork(1, patience=60.0 if is_cancelled else 0.05), Steps(1000, 60.0)
+    caller = asyncio.create_task(work.run_steps("a", "files of a", steps))
+    if is_cancelled:
+        async with asyncio.timeout(60):
+            while not steps.reached:  # noqa: ASYNC110 - a thread tells
+                await asyncio.sleep(0.005)
+        caller.cancel()
+        await asyncio.wait({caller})
+    else:
+        with pytest.raises(Unavailable, match="files of a has not answered"):
+            await caller
+    steps.goes_on.set()
+    assert steps.ended.wait(60)
+    assert steps.reached == 1

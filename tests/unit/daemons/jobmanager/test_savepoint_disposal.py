@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.ids import JobId
+from emberkeep.daemons.jobmanager import savepoint_store
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest, manifest_sha256
@@ -127,3 +132,54 @@ async def test_another_savepoint_at_the_same_path_stays_whole(savepoint: Path) -
     with pytest.raises(Conflict, match="another savepoint"):
         await STORE.delete(retired, None)
     assert all((savepoint / name).exists() for name in FILES)
+
+
+class HangingState(DirectoryState):
+    """A directory in a file system that does not answer before ``answers`` is set."""
+
+    answers = threading.Event()
+    asked = threading.Event()
+
+    def delete(self, name: str, *, recursive: bool) -> bool:
+        self.asked.set()
+        self.answers.wait(60)
+        return super().delete(name, recursive=recursive)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HangingState]]:
+    for event in (HangingState.asked, HangingState.answers):
+        event.clear()
+    monkeypatch.setattr(savepoint_store, "open_state_store", lambda path: HangingState(Path(path)))
+    yield HangingState
+    HangingState.answers.set()
+
+
+@pytest.mark.req("SAFE-4")
+async def test_a_disposal_goes_no_further_once_its_leader_has_stopped_leading(
+    savepoint: Path, hanging: type[HangingState]
+) -> None:
+    """The next leader does not know the disposal, and may accept a job that starts from the savepoint."""
+    more = tuple(f"queries/query-c/state/0/{number}/1.delta" for number in range(20))
+    for name in more:
+        put(savepoint, name)
+    files = tuple(described(name, b"x") for name in (*FILES, *more))
+    (savepoint / MANIFEST_NAME).write_bytes(encode_manifest(msgspec.structs.replace(EMPTY, files=files)))
+    disposal = asyncio.create_task(SavepointStore("4.3.0").dispose(str(savepoint)))
+    while not hanging.asked.is_set():  # noqa: ASYNC110 - a thread tells
+        await asyncio.sleep(0.005)
+    disposal.cancel()
+    await asyncio.wait({disposal}, timeout=10)
+    assert disposal.cancelled()
+    hanging.answers.set()
+    await asyncio.sleep(0.3)
+    assert len(names(savepoint)) > len(files) // 2, "only the deletions that were under way are completed"
+    assert await STORE.dispose(str(savepoint)) == ()
+
+
+async def test_a_file_system_that_hangs_keeps_nobody_waiting_for_ever(
+    savepoint: Path, hanging: type[HangingState]
+) -> None:
+    with pytest.raises(Unavailable, match="has not answered"):
+        await SavepointStore("4.3.0", patience=0.05).dispose(str(savepoint))
+    hanging.answers.set()
