@@ -102,8 +102,11 @@ class DriverProcedures:
         A step with its own time limit ends by itself before that.
         """
         match step:
-            case Step.FINISH_BATCHES | Step.PAUSE:
+            case Step.FINISH_BATCHES:
                 return None
+            case Step.PAUSE:  # it holds all queries, so what one of them waits for must not hold the others for ever
+                left = self._limit(request).seconds_left
+                return None if left is None else left + _GRACE
             case Step.DISCARD_SAVEPOINT:
                 return min(_DISCARD_SECONDS, self._step_seconds)
             case Step.CHECK:

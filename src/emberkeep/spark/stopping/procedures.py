@@ -189,14 +189,15 @@ class QueryProcedures:
         if not self.plans.close(limit):
             raise too_late("a streaming query was still planning a batch")
         waiting = [(query, RunningBatch(query)) for query in running if query.reached is not None]
-        self._paused_at = {}
+        paused_at: dict[str, int] = {}  # not the attribute: a pause that hangs may go on beside the next procedure
         while waiting:
             batches = ", ".join(str(batch) for _, batch in waiting)
             note(f"finishing {batches}")
             time.sleep(_PAUSE)
-            waiting = [(query, batch) for query, batch in waiting if not self._stands(query)]
+            waiting = [(query, batch) for query, batch in waiting if not _stands(query, paused_at)]
             if waiting and limit.is_over:
                 raise too_late(f"{batches} did not end in time")
+        self._paused_at = paused_at
 
     def retain_batches(self) -> None:
         """Keep the files that the last committed batch of each query needs, until ``release_batches``.
@@ -328,14 +329,6 @@ class QueryProcedures:
             note("waiting for the script to start its streaming queries")
             self.gate.wait_until_awaited(_PAUSE)
 
-    def _stands(self, query: ScriptQuery) -> bool:
-        """True if the query has no planned batch left to run, or has ended. Record its last committed batch."""
-        assert query.reached is not None  # noqa: S101
-        has_ended = not runs(query)  # before the logs are read: its last batch may commit in between
-        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
-        self._paused_at[query.key] = state.committed
-        return state.is_between_batches or has_ended
-
     def _ending(self) -> list[ScriptQuery]:
         """Return the queries that a stop must end or has ended."""
         return [query for query in self._queries.all() if query.away or runs(query)]
@@ -352,6 +345,15 @@ class QueryProcedures:
 
     def _step_limit(self) -> Limit:
         return Limit(time.monotonic() + self._step_seconds)
+
+
+def _stands(query: ScriptQuery, paused_at: dict[str, int]) -> bool:
+    """True if the query has no planned batch left to run, or has ended. Record its last committed batch."""
+    assert query.reached is not None  # noqa: S101
+    has_ended = not runs(query)  # before the logs are read: its last batch may commit in between
+    state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+    paused_at[query.key] = state.committed
+    return state.is_between_batches or has_ended
 
 
 def _is_active(query: ScriptQuery) -> bool:

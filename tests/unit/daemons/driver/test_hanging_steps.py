@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from emberkeep.base.clock import Clock
@@ -40,6 +41,13 @@ class Queries:
     def finish_batches(self, note: Any, limit: Any) -> None:
         del note, limit
         assert self.released.wait(SECONDS)
+
+    def pause(self, note: Any, limit: Any) -> None:
+        del note, limit
+        assert self.released.wait(SECONDS)
+
+    def resume(self) -> None:
+        self.started += 1
 
     def start_queries(self) -> None:
         self.started += 1
@@ -92,3 +100,20 @@ def test_batches_have_their_own_deadline_and_a_drain_says_what_it_leaves(monkeyp
         assert (await steps.run(Step.DRAIN, REQUEST, "")).warning == "timers were left"
 
     asyncio.run(scenario())
+
+
+def test_a_pause_that_hangs_past_the_deadline_lets_the_queries_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_procedures, "_GRACE", 0.1)
+    queries = Queries()
+
+    async def scenario() -> None:
+        steps = steps_of(queries)
+        request = msgspec.structs.replace(REQUEST, procedure=Procedure.SAVEPOINT, deadline_ms=100)
+        async with asyncio.timeout(SECONDS):
+            with pytest.raises(StepHangs, match=f"step {Step.PAUSE.value} did not end"):
+                await steps.run(Step.PAUSE, request, "")
+            assert await steps.run(Step.RESUME, request, "") == StepDone(REQUEST.trigger_id, Step.RESUME)
+        queries.released.set()
+
+    asyncio.run(scenario())
+    assert queries.started == 1
