@@ -143,6 +143,7 @@ class MemoryJobStore:
                 graph = msgspec.json.decode(handle.graph, type=JobGraph)
         except msgspec.DecodeError as error:
             trouble, problem = Trouble.DAMAGED, f"memory, {job_id}: {error}"
+        asked = handle.procedure
         return StoredJob(
             job_id=job_id,
             attempt=handle.attempt,
@@ -153,7 +154,7 @@ class MemoryJobStore:
             idempotency_key=handle.idempotency_key if trouble else "",
             home=handle.home,
             pointers=_readable_pointers(handle),
-            procedure=handle.procedure,
+            procedure=None if asked is None or asked.is_late_for(handle.attempt) else asked,
             stopped=handle.stopped,
         )
 

@@ -33,7 +33,8 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     It is stored before anything is done and kept until its end is recorded, so that a new leader and the next attempt
     continue it. ``trigger_id``: 32 hex digits, from the client. ``deadline_ms`` (Unix milliseconds): if the running
     micro-batches have not ended by then, the procedure fails and the job continues; 0: no deadline. ``periodic``: the
-    JobManager itself makes this savepoint, as the job's settings say.
+    JobManager itself makes this savepoint, as the job's settings say. ``attempt``: for a MOVE, whose driver must leave;
+    0 if an earlier release asked for that.
     """
 
     trigger_id: str
@@ -42,6 +43,14 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     requested_ms: int = 0  # Unix milliseconds
     deadline_ms: int = 0
     periodic: bool = False
+    attempt: int = 0
+
+    def is_late_for(self, attempt: int) -> bool:
+        """True if the job's newest attempt, ``attempt``, need not carry it out: a MOVE of an earlier attempt's driver.
+
+        Its record may be written after that of the newer attempt, which ends a MOVE that is recorded.
+        """
+        return self.procedure is Procedure.MOVE and 0 < self.attempt < attempt
 
 
 class ProcedurePhase(enum.Enum):

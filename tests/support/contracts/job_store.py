@@ -542,6 +542,17 @@ class JobStoreContract:
         assert [stored.procedure for stored in await store.recover()] == [None, procedure(2, Procedure.DRAIN)]
         await store.close()
 
+    async def test_a_move_that_is_recorded_after_the_next_attempt_is_not_asked_of_it(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        await store.record_attempt(job_id, 2)
+        for attempt, is_asked in ((1, False), (2, True), (0, True)):
+            move = msgspec.structs.replace(procedure(attempt, Procedure.MOVE), attempt=attempt)
+            await store.record_procedure(job_id, move)
+            assert [stored.procedure for stored in await store.recover()] == [move if is_asked else None]
+        await store.close()
+
     @pytest.mark.req("HA-8")
     async def test_the_record_of_checkpoints_stays_small(self, place: Place) -> None:
         store = place.store()

@@ -236,6 +236,9 @@ POINTERS_WITH_PERIODIC_SAVEPOINTS: JobPointers = msgspec.structs.replace(
 ATTEMPT_WITH_PERIODIC_SAVEPOINT: StoredAttempt = msgspec.structs.replace(
     samples.ATTEMPT, procedure=msgspec.structs.replace(samples.REQUEST, periodic=True)
 )
+ATTEMPT_THAT_MOVES: StoredAttempt = msgspec.structs.replace(
+    samples.ATTEMPT, procedure=msgspec.structs.replace(samples.REQUEST, procedure=Procedure.MOVE, attempt=3)
+)
 RESTORED_RESULT: ResultNode = msgspec.structs.replace(
     samples.ZOOKEEPER_NODES["result"],
     result=msgspec.structs.replace(
@@ -527,6 +530,7 @@ FORMATS = {
     ),
     "blocklist": _node(BLOCKLIST),
     "attempt-with-periodic-savepoint": _node(ATTEMPT_WITH_PERIODIC_SAVEPOINT),
+    "attempt-that-moves": _node(ATTEMPT_THAT_MOVES),
     "checkpoints-with-periodic-savepoints": _node(POINTERS_WITH_PERIODIC_SAVEPOINTS),
     "checkpoints-with-procedure": _node(POINTERS_WITH_PROCEDURE),
     "named-tokens": _node(TOKENS),

@@ -67,6 +67,12 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
         if attempt != self.attempt:
             raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {self.attempt}")
 
+    @property
+    def open_procedure(self) -> ProcedureRequest | None:
+        """The requested procedure that the newest attempt must carry out."""
+        procedure = self.procedure
+        return None if procedure is None or procedure.is_late_for(self.attempt) else procedure
+
     def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
         """Return the record after the end of a procedure. ``stopped``: it has stopped the job permanently."""
         procedure = self.procedure

@@ -49,7 +49,7 @@ def stored_job(
         idempotency_key=key if errors else "",
         home=newest.home,
         pointers=pointers,
-        procedure=newest.procedure,
+        procedure=newest.open_procedure,
         stopped=newest.stopped,
         over=newest.over,
     )

@@ -83,7 +83,10 @@ class DriverMoves(ActorPart):
 
     def _ask_to_move(self, job: ManagedJob) -> None:
         request = ProcedureRequest(
-            trigger_id=self._ids.hex32(), procedure=Procedure.MOVE, requested_ms=self._clock.now_ms()
+            trigger_id=self._ids.hex32(),
+            procedure=Procedure.MOVE,
+            requested_ms=self._clock.now_ms(),
+            attempt=job.state.attempt,
         )
         try:
             self._requests.give(job, request)

@@ -25,7 +25,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     JobGraph: ("owner", "namespace", "secrets"),
     JobResources: ("executor_resources", "driver_resources"),
     ProcedureProgress: ("impossible",),
-    ProcedureRequest: ("periodic",),
+    ProcedureRequest: ("periodic", "attempt"),
     ResourceProfile: ("custom",),
     TaskManagerInfo: ("release", "addresses", "unconfirmed", "cgroups"),
     messages.Ack: ("never_had_by",),
