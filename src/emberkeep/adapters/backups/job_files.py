@@ -20,8 +20,9 @@ from emberkeep.adapters.backups.staging import Staging
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.job_store.graph_files import GRAPH_KIND, GRAPH_VERSION
 from emberkeep.base.decoding import from_json
-from emberkeep.base.errors import Absent, Damaged, NewerFormat, Unavailable
+from emberkeep.base.errors import Absent, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import decode_record
+from emberkeep.base.files.errors import is_bad_place
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.ports import BlobStorage
@@ -52,7 +53,7 @@ class JobFiles:
         self._patience = FilePatience()
 
     async def collect(self, copy: StoreCopy) -> CollectedFiles:
-        """Copy all files. What is missing or damaged becomes the problem of its job.
+        """Copy all files. What is missing, damaged or in a bad place of its disk becomes the problem of its job.
 
         Raises Unavailable or RetryLater if the storage does not answer, NewerFormat, OSError.
         """
@@ -63,16 +64,16 @@ class JobFiles:
                 await self._collect_blobs(job.job_id, graph, found)
             except NewerFormat:
                 raise
-            except (Absent, Damaged) as error:
-                found.problems[job.job_id] = error.message
+            except (Absent, Damaged, Unavailable) as error:
+                found.problems[job.job_id] = _for_good(error).message
         found.of_upgrades += [f"an upgrade: its record is copied as it is: {each}" for each in copy.unreadable]
         for upgrade in copy.upgrades:
             for owner, wanted in ((upgrade.new_id, upgrade.new), (upgrade.back_id, upgrade.back)):
                 if wanted is not None:
                     try:
                         await self._collect_blobs(owner, wanted, found)
-                    except (Absent, Damaged) as error:
-                        found.of_upgrades.append(f"the upgrade of job {upgrade.job_id}: {error.message}")
+                    except (Absent, Damaged, Unavailable) as error:
+                        found.of_upgrades.append(f"the upgrade of job {upgrade.job_id}: {_for_good(error).message}")
         for result in copy.results:
             await asyncio.to_thread(self._result, result.location, result.sha256, found)
         return found
@@ -98,7 +99,8 @@ class JobFiles:
         """Copy the file of a large result. Without it, the job's outline is shown, so a lost one is left out."""
         try:
             data = self._patience.read(self._directory / Path(location).name)
-        except Absent:
+        except (Absent, Unavailable) as error:
+            _for_good(error)
             return
         if hashlib.sha256(data).hexdigest() == sha256:
             member = result_member(Path(location).name)
@@ -123,6 +125,16 @@ class JobFiles:
         if actual != sha256:
             raise Damaged(f"the file {sha256} of job {owner} is damaged in {self._blobs.location}")
         temporary.rename(path)
+
+
+def _for_good(error: EmberkeepError) -> EmberkeepError:
+    """Return an error that another try would meet again. Raises it if it is Unavailable for any other reason.
+
+    The caller tries once more all the same: it may be the storage that does not answer.
+    """
+    if isinstance(error, Unavailable) and not is_bad_place(error):
+        raise error
+    return error
 
 
 def require_directory(path: Path) -> None:

@@ -54,7 +54,7 @@ class FilePatience:
             try:
                 return path.read_bytes()
             except OSError as error:
-                raise cannot_read(path, error) from None
+                raise cannot_read(path, error) from error
 
         return self.run(path, read)
 

@@ -23,6 +23,17 @@ _SHORTAGES = {
 }
 
 
+# A disk has found that it cannot return what is stored in one place: a bad sector, or a checksum that does not match.
+_BAD_PLACES = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
+
+
+def is_bad_place(error: BaseException | None) -> bool:
+    """True if the cause of ``error`` may be a damaged place on a disk. It may also be a server that is away."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__
+    return error is not None and error.errno in _BAD_PLACES
+
+
 def shortage(error: BaseException | None) -> str | None:
     """Return what to do if ``error`` comes from a shortage in this process or on this machine, which may pass."""
     return _SHORTAGES.get(error.errno or 0) if isinstance(error, OSError) else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
 import shutil
 import socket
 import sqlite3
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,6 +23,7 @@ from emberkeep.adapters.backups.keys import own_token
 from emberkeep.adapters.backups.node_records import Node, Nodes, NodesRecord
 from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.backups.verification import verify
+from emberkeep.adapters.blobs import directory
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.backups.continuation import From, RestorePlan
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest
@@ -296,6 +300,34 @@ async def test_a_job_without_its_graph_does_not_prevent_the_backup_of_the_others
         manifest = await backed_up(old, tmp_path / "backup")
     assert [(each.job_id, bool(each.problem)) for each in manifest.jobs] == [(lost.job_id, True), (kept.job_id, False)]
     assert "its job graph" in manifest.lacks[0]
+
+
+async def test_a_graph_that_the_disk_cannot_read_does_not_prevent_the_backup_of_the_others(
+    old: EmbeddedSite, tmp_path: Path
+) -> None:
+    async with old.led() as store:
+        lost, kept = await old.accept(store, 1), await old.accept(store, 2)
+        (path,) = old.layout.graphs.glob(f"*/{lost.job_id}.graph")
+        path.unlink()
+        path.symlink_to("/proc/self/mem")  # its first page cannot be read: EIO
+        manifest = await backed_up(old, tmp_path / "backup")
+    assert [(each.job_id, bool(each.problem)) for each in manifest.jobs] == [(lost.job_id, True), (kept.job_id, False)]
+    assert "Input/output error" in manifest.lacks[0]
+
+
+async def test_a_file_of_a_job_that_the_disk_cannot_read_does_not_prevent_the_backup(
+    old: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(source: Path, *_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+
+    async with old.led() as store:
+        graph = await old.accept(store, 1)
+        monkeypatch.setattr(directory, "copy_file", unreadable)
+        manifest = await backed_up(old, tmp_path / "backup")
+    ((job_id, problem),) = ((each.job_id, each.problem) for each in manifest.jobs)
+    assert job_id == graph.job_id
+    assert "Input/output error" in problem
 
 
 async def test_a_member_that_the_disk_cannot_read_is_named(old: EmbeddedSite, tmp_path: Path) -> None:
