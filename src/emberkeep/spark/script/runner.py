@@ -26,6 +26,7 @@ OWN_THREAD_PREFIX = "emberkeep"
 _USAGE_EXIT_CODE = 2
 _INTERRUPTED_EXIT_CODE = 130
 _TERMINATED_EXIT_CODE = 143
+_LONGEST_CHAIN = 100  # errors, each raised while the next one was handled
 _OWN_FRAMES = (__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
 
 
@@ -176,7 +177,7 @@ def _outcome() -> Iterator[list[ScriptOutcome]]:
     except Cancelled:
         collected.append(CANCELLED)
     except BaseException as error:  # noqa: BLE001 - the script's own error, whatever it is: shown and returned
-        collected.append(_raised(error))
+        collected.append(_shown(error))
 
 
 def _exited(end: SystemExit) -> ScriptOutcome:
@@ -189,12 +190,28 @@ def _exited(end: SystemExit) -> ScriptOutcome:
     return ScriptOutcome(1, OutcomeKind.EXITED, message=str(end.code))
 
 
-def _raised(error: BaseException) -> ScriptOutcome:
+def _shown(error: BaseException) -> ScriptOutcome:
+    """Print the script's error with the script's hook, and return the outcome. The hook may exit or fail, too."""
     error = error.with_traceback(_without_own_frames(error.__traceback__))
+    outcome = _raised(error)
+    try:
+        sys.stdout.flush()
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as end:
+        return _exited(end)
+    except Cancelled:
+        return CANCELLED
+    except BaseException as broken:  # noqa: BLE001 - the hook's own error, whatever it is
+        _without_context(broken, error)
+        sys.stderr.write("Error in sys.excepthook:\n")
+        traceback.print_exception(broken.with_traceback(_without_own_frames(broken.__traceback__)))
+        sys.stderr.write("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return outcome
+
+
+def _raised(error: BaseException) -> ScriptOutcome:
     text = "".join(traceback.format_exception(error))
-    sys.stdout.flush()
-    # A script may have set a hook of its own.
-    sys.excepthook(type(error), error, error.__traceback__)
     code = _INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else 1
     name = type(error).__name__ if type(error).__module__ in {"builtins", "__main__"} else _full_name(type(error))
     return ScriptOutcome(code, OutcomeKind.RAISED, name, _message(error), text)
@@ -209,6 +226,17 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - a user's __str__ may fail in any way
         return f"<{type(broken).__name__} in __str__>"
+
+
+def _without_context(error: BaseException, cause: BaseException) -> None:
+    """Make ``error`` one that was not raised while ``cause`` was handled: Python calls its hook after that."""
+    found: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        if found is None or found.__context__ is cause:
+            break
+        found = found.__context__
+    if found is not None:
+        found.__context__ = None
 
 
 def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:

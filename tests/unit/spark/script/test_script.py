@@ -72,6 +72,14 @@ _LIKE_PLAIN = {
     "leaves a pool": "from concurrent.futures import ThreadPoolExecutor as P\np = P(2)\np.submit(print, 'in pool')",
     "fails in a thread": "import threading\nthreading.Thread(target=lambda: 1 / 0, name='t').start()",
     "sets an excepthook": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\nraise ValueError",
+    "has an excepthook that fails": "import sys\n"
+    "def hook(*a):\n    1 / 0\n"
+    "sys.excepthook = hook\nraise ValueError('x')",
+    "has an excepthook that fails twice": "import sys\n"
+    "def hook(*a):\n    try:\n        1 / 0\n    except ZeroDivisionError:\n        raise KeyError(1)\n"
+    "sys.excepthook = hook\nraise ValueError('x')",
+    "exits in an excepthook": "import sys\nsys.excepthook = lambda *a: sys.exit(7)\nraise ValueError",
+    "says why in an excepthook": "import sys\nsys.excepthook = lambda *a: sys.exit('no')\nraise ValueError",
     "forks": "import os, sys\nif os.fork() == 0:\n    print('child')\n    sys.exit(5)\nprint(os.wait()[1])",
     "pickles its classes": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)",
     "has an exit handler": "import atexit\nx = 1\natexit.register(lambda: print(x))\nprint(0)\n1 / 0",
