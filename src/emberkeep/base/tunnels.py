@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 64 * 1024  # bytes of one message
 HEARTBEAT: Final = 20.0  # seconds after which a silent peer is asked for a sign of life
+_CLOSE_SECONDS = 5.0
 
 
 class Pipe(Protocol):
@@ -70,8 +71,13 @@ class StreamPipe:
 
     async def close(self) -> None:
         self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except TimeoutError:  # a peer that hangs does not read what was sent last
+            self._writer.transport.abort()
+        except OSError:
+            pass
 
 
 async def join(one: Pipe, other: Pipe) -> None:
