@@ -29,8 +29,9 @@ class Store(dict[str, Any]):
 class Instance:
     """One try of a task instance."""
 
-    def __init__(self, map_index: int = -1) -> None:
+    def __init__(self, map_index: int = -1, max_tries: int = 0) -> None:
         self.dag_id, self.run_id, self.task_id, self.map_index = "etl", "run-1", "count", map_index
+        self.max_tries = max_tries
         self.xcoms: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -38,15 +39,23 @@ class Instance:
 
 
 class Task:
-    """A task instance over its tries: ``context`` begins the next one."""
+    """A task instance over its tries: ``context`` begins the next one. It has as many retries as its operator."""
 
     def __init__(self, folder: Path, map_index: int = -1) -> None:
         self.store = Store()
+        self._tries = self._max_tries = 0
         self._folder, self._map_index = folder, map_index
 
-    def context(self) -> dict[str, Any]:
+    def clear(self) -> None:
+        """Let it run again, as Airflow does: the limit of its tries grows."""
+        self._max_tries = self._tries
+
+    def context(self, retries: int = 0) -> dict[str, Any]:
+        """``retries``: those of the operator."""
+        self._tries += 1
         dag = SimpleNamespace(fileloc=str(self._folder / "dag.py"))
-        return {"ti": Instance(self._map_index), "task_state_store": self.store, "dag": dag, "ds": "2026-11-26"}
+        instance = Instance(self._map_index, self._max_tries + retries)
+        return {"ti": instance, "task_state_store": self.store, "dag": dag, "ds": "2026-11-26"}
 
 
 @pytest.fixture

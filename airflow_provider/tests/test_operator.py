@@ -63,7 +63,7 @@ def test_a_script_runs_and_its_output_is_in_the_tasks_log(
     assert result == {"job_id": job_id, "state": "FINISHED", "exit_code": 0, "savepoint": "", "console_url": page}
     assert context["ti"].xcoms == {"job_id": job_id, "console_url": page}
     assert logged(capsys, "result", "a warning", f"job {job_id} is FINISHED")
-    assert task.store == {}
+    assert task.store[UNREPORTED] == f"{job_id} 0"
 
 
 def test_everything_that_describes_the_job_is_submitted(fake: FakeJobManager, folder: Path) -> None:
@@ -154,9 +154,25 @@ def test_the_retry_after_a_failed_job_starts_a_new_one(fake: FakeJobManager, tas
 
 def test_a_task_that_is_cleared_after_a_success_starts_a_new_job(fake: FakeJobManager, task: Task) -> None:
     fake.on_submit = ends(fake)
-    jobs = [operator().execute(task.context())["job_id"] for _ in range(2)]
+    jobs = []
+    for _ in range(3):
+        jobs.append(operator(retries=2).execute(task.context(retries=2))["job_id"])
+        task.clear()
     assert jobs == [each.jobid for each in fake.submissions]
-    assert len(set(jobs)) == 2
+    assert len(set(jobs)) == 3
+
+
+@pytest.mark.parametrize("times_cleared", [0, 1])
+def test_a_retry_takes_the_result_of_a_worker_that_was_lost_before_airflow_recorded_it(
+    fake: FakeJobManager, task: Task, times_cleared: int
+) -> None:
+    fake.on_submit = ends(fake)
+    for _ in range(times_cleared):
+        operator(retries=2).execute(task.context(retries=2))
+        task.clear()
+    jobs = {operator(retries=2).execute(task.context(retries=2))["job_id"] for _ in range(2)}
+    assert jobs == {fake.submissions[-1].jobid}
+    assert len(fake.submissions) == times_cleared + 1
 
 
 def test_mapped_tasks_have_jobs_of_their_own(fake: FakeJobManager, folder: Path) -> None:
@@ -224,7 +240,7 @@ def test_a_task_defers_and_continues_with_the_ended_job(
     result = operator(deferrable=True).execute_complete(task.context(), {"job_id": job_id, "state": "FINISHED"})
     assert result["state"] == "FINISHED"
     assert logged(capsys, "result")
-    assert task.store == {}
+    assert task.store == {UNREPORTED: f"{job_id} 0"}
 
 
 def test_a_deferred_task_has_its_timeout_too(fake: FakeJobManager, task: Task) -> None:

@@ -29,11 +29,11 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from emberkeep_airflow.connection import ClusterAccess
 from emberkeep_airflow.hook import DEFAULT_CONNECTION, EmberkeepHook
 from emberkeep_airflow.job_run import call, cancelled, chosen, followed, submitted
-from emberkeep_airflow.task_jobs import Start, TaskIdentity
+from emberkeep_airflow.task_jobs import Start, TaskIdentity, due, reported
 from emberkeep_airflow.task_log import TaskLog
 from emberkeep_airflow.triggers import EmberkeepJobTrigger
 
-UNREPORTED = "emberkeep_job_id"  # in the task's state store: the job whose result Airflow does not have yet
+UNREPORTED = "emberkeep_job_id"  # in the task's state store: the job whose result Airflow may not have yet
 _KILL_SECONDS = 4.0  # Airflow sends SIGKILL 5 s after SIGTERM
 
 
@@ -183,7 +183,7 @@ class EmberkeepSubmitOperator(BaseOperator):
         is due.
         """
         log, task = self._task_log(access, ""), _identity(context, access)
-        unreported = str(context["task_state_store"].get(UNREPORTED) or "")
+        unreported = due(str(context["task_state_store"].get(UNREPORTED) or ""), self._period(context))
         choice = call(access.endpoint, lambda client: chosen(client, task, unreported, log.notice))
         if isinstance(choice, Start):
             job_id = task.job_id(choice.number)
@@ -253,8 +253,8 @@ class EmberkeepSubmitOperator(BaseOperator):
         return self._reported(access, job, context)
 
     def _reported(self, access: ClusterAccess, job: JobDetailsInfo, context: Context) -> dict[str, Any]:
-        """Return the job's result, or raise for a job that has not succeeded. The result is not due any more."""
-        context["task_state_store"].delete(UNREPORTED)
+        """Return the job's result, or raise for a job that has not succeeded. A cleared task does not take it again."""
+        context["task_state_store"].set(UNREPORTED, reported(job.jid, self._period(context)))
         page = access.job_page(job.jid)
         if job.state is JobStatus.CANCELED and self._was_killed():  # also by the end of a worker, which is no decision
             raise AirflowException(f"job {job.jid} was cancelled, because its task was killed: {page}")
@@ -270,6 +270,10 @@ class EmberkeepSubmitOperator(BaseOperator):
             "savepoint": "" if procedure is None or not job.state.is_globally_terminal else procedure.location,
             "console_url": page,
         }
+
+    def _period(self, context: Context) -> int:
+        """Return how many tries the task had when it was cleared last; 0 if it was never cleared."""
+        return int(context["ti"].max_tries) - int(self.retries)
 
     def _job(self, access: ClusterAccess, job_id: JobId) -> JobDetailsInfo:
         return call(access.endpoint, lambda client: client.job(job_id))

@@ -88,11 +88,28 @@ class Start:
 Choice = Take | AwaitEnd | Start
 
 
+def reported(job_id: str, period: int) -> str:
+    """Return what is stored once a job's result was reported, in the task's period ``period``.
+
+    A period has the tries between two clears of the task. ``period``: the number of tries before it.
+    """
+    return f"{job_id} {period}"
+
+
+def due(stored: str, period: int) -> str:
+    """Return the id of the job whose result Airflow does not have, by what is stored; "" if there is none.
+
+    A try that follows a report in the same period shows that Airflow has not recorded the report: its worker was lost.
+    """
+    job_id, _, reported_in = stored.partition(" ")
+    return job_id if reported_in in ("", str(period)) else ""
+
+
 def choose(task: TaskIdentity, known: Iterable[KnownJob], unreported: str) -> Choice:
     """Return what a try does that begins now.
 
-    ``known``: the cluster's jobs. ``unreported``: id of the job that an earlier try has started or taken over without
-    reporting its result to Airflow; "" if there is none.
+    ``known``: the cluster's jobs. ``unreported``: id of the job that an earlier try has started or taken over, and
+    whose result Airflow does not have; "" if there is none.
 
     A job that has failed or was cancelled is never taken: Airflow retries a task so that its work is done again.
     """

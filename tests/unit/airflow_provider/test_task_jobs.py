@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.ids import parse_job_id
 from emberkeep.jobs.model import JobStatus
-from emberkeep_airflow.task_jobs import AwaitEnd, Choice, KnownJob, Start, Take, TaskIdentity, choose
+from emberkeep_airflow.task_jobs import AwaitEnd, Choice, KnownJob, Start, Take, TaskIdentity, choose, due, reported
 
 TASK = TaskIdentity("etl", "scheduled__2026-11-26T00:00:00+00:00", "count")
 ONE, TWO = TASK.job_id(1), TASK.job_id(2)
@@ -41,6 +41,14 @@ def test_a_try_takes_what_lives_and_repeats_what_has_failed(
     known: list[tuple[str, JobStatus]], unreported: str, choice: Choice
 ) -> None:
     assert choose(TASK, [*OTHERS, *(KnownJob(*job) for job in known)], unreported) == choice
+
+
+def test_a_reported_result_is_due_to_the_retry_of_its_period_and_to_no_cleared_task() -> None:
+    assert due("", 0) == ""
+    assert due(ONE, 0) == ONE
+    assert due(reported(ONE, 0), 0) == ONE
+    assert due(reported(ONE, 0), 1) == ""
+    assert due(reported(ONE, 11), 1) == ""
 
 
 def test_each_part_of_the_identity_counts() -> None:
