@@ -465,8 +465,10 @@ class FakeJobManager:
             )
         )
 
-    async def _jobs(self, _request: web.Request) -> web.Response:
-        newest_first = sorted(self.jobs.values(), key=lambda job: job.start_time, reverse=True)
+    async def _jobs(self, request: web.Request) -> web.Response:
+        namespace = request.query.get("namespace", "")
+        listed = [job for job in self.jobs.values() if namespace in ("", job.emberkeep.namespace)]
+        newest_first = sorted(listed, key=lambda job: job.start_time, reverse=True)
         return reply(rest_jobs.MultipleJobsDetails(jobs=[job_summary(job) for job in newest_first]))
 
     def _known(self, request: web.Request) -> rest_jobs.JobDetailsInfo:

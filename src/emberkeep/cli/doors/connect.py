@@ -72,7 +72,7 @@ def up(
     refuse_cluster_options(cluster.definitions)
     endpoint = cluster.require()
     name = spark.name or _NAME
-    running = with_client(endpoint, partial(_running, name=name))
+    running = with_client(endpoint, partial(_running, name=name, namespace=job.namespace))
     if running is not None:
         say(f"{name} runs already; connect with `emberkeep connect open {name}`")
         print_line(running.jid)
@@ -210,7 +210,11 @@ def _hint_how_to_start() -> Iterator[None]:
         raise Absent(error.message, hint="`emberkeep connect up` starts a Spark Connect server") from error
 
 
-async def _running(client: RestClient, name: str) -> JobDetails | None:
-    """Return the job of this name that has not ended; None if there is none."""
-    jobs = await client.jobs()
-    return next((job for job in jobs if job.name == name and not job.state.is_globally_terminal), None)
+async def _running(client: RestClient, name: str, namespace: str) -> JobDetails | None:
+    """Return the job of this name that stays; None if there is none. "": it may be of any namespace."""
+    from emberkeep.jobs.model import JobStatus
+
+    over = (JobStatus.CANCELLING, JobStatus.FAILING)
+    jobs = await client.jobs(namespace=namespace)
+    named = (job for job in jobs if job.name == name)
+    return next((job for job in named if not job.state.is_globally_terminal and job.state not in over), None)

@@ -95,10 +95,18 @@ def test_a_server_that_was_never_started_comes_with_the_command_that_starts_it(
     assert "hint: `emberkeep connect up` starts a Spark Connect server" in err
 
 
-def test_one_that_has_ended_is_started_again(fake: FakeJobManager) -> None:
-    fake.jobs[JOB] = job_info(JOB, name="connect", state=JobStatus.CANCELED)
+@pytest.mark.parametrize("state", [JobStatus.CANCELED, JobStatus.CANCELLING, JobStatus.FAILING])
+def test_one_that_has_ended_or_is_ending_is_started_again(fake: FakeJobManager, state: JobStatus) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect", state=state)
     assert main(["connect", "up", "-q"]) == 0
     assert len(fake.submissions) == 1
+
+
+def test_a_server_of_another_namespace_is_another_one(fake: FakeJobManager) -> None:
+    fake.jobs[JOB] = job_info(JOB, name="connect", namespace="sales")
+    for namespace in ("sales", "research"):
+        assert main(["connect", "up", "-q", "--namespace", namespace]) == 0
+    assert [each.namespace for each in fake.submissions] == ["research"]
 
 
 SHOW = "import os, sys; print(os.environ['SPARK_REMOTE'], *sys.argv[1:], flush=True); sys.exit(7)"
