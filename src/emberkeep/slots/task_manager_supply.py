@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
@@ -41,8 +41,8 @@ class SupplyPlan:
     """The next actions of the resource driver and the JobManager.
 
     ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
-    there. ``stops``: idle ones, which are asked to stop. ``ends``: dead or useless ones, and queued ones that no job
-    needs any longer, which the resource driver kills.
+    there, or may do so. ``stops``: idle ones, which are asked to stop. ``ends``: dead or useless ones, and queued ones
+    that no job needs any longer, which the resource driver kills.
     """
 
     starts: int = 0
@@ -67,16 +67,20 @@ class TaskManagerSupply:
         self._unended: set[TaskManagerId] = set()  # those that the resource driver could not end
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
+        self._has_decided = False
 
     def decide(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> SupplyPlan:
         """Return the plan for this moment."""
         standing = {each.id: each for each in supply.standing}
         self._forget_all_but({each.id for each in started})
+        inherits, self._has_decided = supply.jobs and not self._has_decided, True
         revives: list[TaskManagerId] = []
         ends: list[TaskManagerId] = []
         for each in started:
             known = standing.get(each.id)
-            if not each.alive:
+            if not each.alive and known is None and inherits:
+                revives.append(each.id)  # it died with the leader before: what jobs hold there is not known yet
+            elif not each.alive:
                 self._sort_out_dead(each.id, known, now, revives, ends)
             elif known is None and each.queued:
                 self._coming[each.id] = now  # its time to register begins when the platform starts it
@@ -84,7 +88,7 @@ class TaskManagerSupply:
                 self._look_at_coming(each.id, now, ends)
             else:
                 self._look_at_registered(known, now, ends)
-        left = [each for each in started if each.id not in ends]
+        left = [replace(each, alive=each.alive or each.id in revives) for each in started if each.id not in ends]
         ends += self._not_needed(left, supply, now)
         left = [each for each in left if each.id not in ends]
         return SupplyPlan(

@@ -268,6 +268,17 @@ def test_one_that_died_is_started_again_where_jobs_hold_something() -> None:
 
 
 @pytest.mark.req("BLK-9")
+def test_a_new_leader_starts_those_again_that_died_with_the_one_before_it() -> None:
+    """Nobody has told it yet what jobs hold there; their processes may have outlived the task manager."""
+    planner = made(max_slots=6)
+    dead = [StartedTaskManager(key(number), f"node-{number}", alive=False) for number in (1, 2)]
+    with_jobs = replace(supply(demand=slots(5)), jobs=True)
+    assert planner.decide(dead, with_jobs, 0.0) == SupplyPlan(starts=1, revives=(key(1), key(2)))
+    assert planner.decide(alive(1, 2, 3), with_jobs, 1.0) == SupplyPlan()
+    assert planner.decide([*dead[:1], *alive(2, 3)], with_jobs, 2.0).ends == (key(1),), "it ended before it registered"
+
+
+@pytest.mark.req("BLK-9")
 def test_what_was_told_to_the_one_before_it_does_not_end_the_next_one() -> None:
     planner = made()
     idle = supply(standing(1, idle=True))
