@@ -82,16 +82,18 @@ class TaskManagerSupplier:
 
     async def run(self) -> None:
         """Run cycles until cancelled. External errors are logged; the next cycle sees their effects."""
-        while True:
-            try:
-                await self._cycle()
-            except EmberkeepError as error:
-                self._warn("cycle", f"cannot start or end task managers: {error}")
-            else:
-                self._warned.pop("cycle", None)
-            await asyncio.sleep(CYCLE)
+        async with asyncio.TaskGroup() as stops:
+            while True:
+                try:
+                    await self._cycle(stops)
+                except EmberkeepError as error:
+                    self._warn("cycle", f"cannot start or end task managers: {error}")
+                else:
+                    self._warned.pop("cycle", None)
+                await asyncio.sleep(CYCLE)
 
-    async def _cycle(self) -> None:
+    async def _cycle(self, stops: asyncio.TaskGroup) -> None:
+        """``stops``: the requests to stop, at most one to each task manager. The next cycle does not wait for them."""
         started = await self._driver.survey()
         await self._review_outages(started)
         supply = await self._resources.supply()
@@ -101,8 +103,8 @@ class TaskManagerSupplier:
         await self._revive(plan, supply.blocked)
         if unended <= counted:  # others count for the maximum from the next plan on
             await self._start(plan, started, supply, unended)
-        if plan.stops:
-            await asyncio.gather(*map(self._stop, plan.stops))
+        for key in plan.stops:
+            stops.create_task(self._stop(key), name=f"stop {key}")
 
     async def _review_outages(self, started: tuple[StartedTaskManager, ...]) -> None:
         """Block and unblock nodes as the platform says. The cycle continues if that is unknown now."""

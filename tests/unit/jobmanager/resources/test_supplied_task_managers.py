@@ -208,6 +208,25 @@ def test_one_that_may_not_have_got_the_order_to_end_is_told_again_although_a_job
     supplied(scenario, ONE_AT_MOST)
 
 
+def test_another_one_is_started_while_one_does_not_answer_its_order_to_end() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        master = await cluster.run_job()
+        (first,) = cluster.task_managers
+        await master.ends(AttemptOutcome(exit_code=0))
+        first.exits(JOB, 1, AttemptOutcome(exit_code=0))
+        await cluster.reaches(JOB, JobStatus.FINISHED)
+        hangs = Hangs()
+        cluster.network.attach(first.info.address, hangs)
+        await cluster.holds(lambda: hangs.requests)
+        await cluster.service.gateway.submit(graph(2))
+        await asyncio.sleep(2.0)
+        assert len(nodes.listed) == 2
+        await asyncio.sleep(20.0)
+        assert len(hangs.requests) > 1, "it is told again"
+
+    supplied(scenario)
+
+
 def test_one_that_may_have_got_the_order_to_end_is_not_used_again_because_it_refuses_the_next_order() -> None:
     """A task manager that ends accepts no more connections, and its last report may say nothing of its end yet."""
 
