@@ -14,6 +14,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.usage.history import KeptUsage, Reading, UsageHistory
 
 GONE_KEPT: Final = 100  # histories of task managers that are not registered
+GATHERING_MS: Final = 60_000  # in which task managers register with a new leader one by one
 
 
 class KeptHistories(Compatible, frozen=True, kw_only=True):
@@ -35,8 +36,10 @@ class UsageHistories:
     an earlier sample was not worst at the same moment on all of them.
     """
 
-    def __init__(self, step_ms: int) -> None:
+    def __init__(self, step_ms: int, began_ms: int = 0) -> None:
+        """``began_ms``: when this leader's term began."""
         self.step_ms = step_ms
+        self._began_ms = began_ms
         self.cluster = UsageHistory(step_ms)
         self._registered: dict[TaskManagerId, UsageHistory] = {}
         self._gone: OrderedDict[TaskManagerId, UsageHistory] = OrderedDict()
@@ -51,7 +54,12 @@ class UsageHistories:
         return history
 
     def note_slots(self, slots: int, taken: int, now_ms: int) -> None:
-        """Add how many slots the cluster has now, and how many of them are taken."""
+        """Add how many slots the cluster has now, and how many of them are taken.
+
+        A new leader does not know all of them at once. Nothing is added while it knows fewer than the one before knew.
+        """
+        if 0 <= now_ms - self._began_ms < GATHERING_MS and slots < self.cluster.newest_slots:
+            return
         reading = Reading(cpu_percent=0.0, memory_used_mb=0, disk_free_mb=0, slots=slots, slots_taken=taken)
         self.cluster.note(reading, now_ms)
 

@@ -120,6 +120,11 @@ class UsageHistory:
         is_low = reading.disk_free_mb < NEARLY_FULL_MB
         self.disk_low_since_ms = (self.disk_low_since_ms or now_ms) if is_low else 0
 
+    @property
+    def newest_slots(self) -> int:
+        """The number of slots in the newest sample; 0 if there is none."""
+        return 0 if self._open is None else self._open.slots
+
     def samples(self, after_ms: int = 0) -> tuple[Sample, ...]:
         """Return the samples that begin after ``after_ms``, oldest first. The last one changes until its end."""
         ended = _unpacked(self._ended, after_ms)

@@ -116,7 +116,7 @@ class ResourceManager(Actor):
         self._announcer = Announcer(slots.restrictions)
         self.suspects = SuspectedNodes(self, self._clock)
         self.standbys = JobStandbys(self, slots.standbys)
-        histories = UsageHistories(step_ms(self._heartbeat_interval))
+        histories = UsageHistories(step_ms(self._heartbeat_interval), term.started_ms)
         self._usage = None if usage is None else UsageKeeper(self, histories, usage, term)
         self._reports = TaskManagerReports(slots, self.standbys, self.suspects, self._announcer, term, histories)
         self._registrations = self._reports.registrations

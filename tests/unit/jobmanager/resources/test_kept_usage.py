@@ -92,3 +92,26 @@ def test_the_slots_of_the_cluster_are_counted_as_the_pages_count_them() -> None:
         assert after.samples[:4] == before.samples[:4]
 
     in_virtual_time(scenario)
+
+
+def test_a_new_leader_draws_no_loss_of_slots_while_task_managers_register() -> None:
+    async def scenario() -> None:
+        usage = MemoryUsage()
+        cluster = SmallCluster(FailingStore(), usage=usage)
+        async with cluster.leading() as service:
+            first, second = await cluster.add("tm-1"), await cluster.add("tm-2")
+            await asyncio.sleep(75)
+            before = (await service.gateway.usage(None, after_ms=0)).samples[-1]
+        cluster.task_managers.clear()
+        async with cluster.leading() as service:
+            await asyncio.sleep(25)
+            await cluster.add("tm-1")
+            await asyncio.sleep(25)
+            waiting = await service.gateway.usage(None, after_ms=before.time_ms)
+            await asyncio.sleep(25)
+            after = await service.gateway.usage(None, after_ms=before.time_ms)
+        assert before.slots == first.info.slots + second.info.slots
+        assert {sample.slots for sample in waiting.samples} <= {before.slots}
+        assert after.samples[-1].slots == first.info.slots, "the other one does not come back"
+
+    in_virtual_time(scenario)
