@@ -64,7 +64,7 @@ class ProgressKeeper(ActorPart):
         self._changed |= self._log.add(reports, self._clock.now_ms())
 
     def reported(self) -> dict[str, int]:
-        """Return for each run of a query when the batch of its newest record began. Only for the owner's loop."""
+        """Return for each run of a query when the batch of its newest report began. Only for the owner's loop."""
         return self._log.reported()
 
     def page(self, selection: Selection) -> HistoryPage:
@@ -77,7 +77,7 @@ class ProgressKeeper(ActorPart):
         if not self._log.is_empty and now_ms // SAMPLE_MS != self._trend_sample:
             self._trend_sample = now_ms // SAMPLE_MS
             recent = self._log.since(now_ms - (SAMPLES_KEPT + 1) * SAMPLE_MS)
-            self._trend = trend_of_rows(recent, now_ms, began_ms=min(self._log.reported().values()))
+            self._trend = trend_of_rows(recent, now_ms, began_ms=min(self._log.newest().values()))
         return self._trend
 
     def course(self, work: AttemptWork, executors: int) -> Course | None:

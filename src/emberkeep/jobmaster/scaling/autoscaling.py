@@ -12,6 +12,9 @@ from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
 from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.slots.pool.task_manager_lives import remember
+
+_RUNS_REMEMBERED = 10_000  # a script may start any number of queries
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +54,8 @@ class Autoscaling(ActorPart):
         if self._scaler is None or self._application is None:
             return
         new = [record for record in view.reports if record.triggered_ms > self._seen_ms.get(record.run_id, -1)]
-        self._seen_ms |= {record.run_id: record.triggered_ms for record in new}
+        for record in new:
+            remember(self._seen_ms, record.run_id, record.triggered_ms, _RUNS_REMEMBERED)
         resized = self._scaler.look([_facts(record) for record in new], len(view.executors - view.cordoned), now_ms)
         if resized is not None:
             log.info("the number of executors changes", executors=resized.count, reason=resized.reason)

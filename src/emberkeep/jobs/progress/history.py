@@ -16,6 +16,8 @@ from emberkeep.jobs.progress.records import ProgressRecord
 
 RECORDS_KEPT = 1000  # of each query
 QUERIES_KEPT = 20  # those with the newest records; a job may start any number of queries
+SILENT_MS = 300_000  # after which a query may lose its place to one that has lost its own before
+_OTHERS_KEPT = 10_000
 
 
 class QueryHistory(Compatible, frozen=True, kw_only=True):
@@ -60,10 +62,15 @@ class HistoryPage(Compatible, frozen=True, kw_only=True):
 
 
 class ProgressLog:
-    """The histories of a job's queries. ``recorded_ms`` grows from record to record over all queries."""
+    """The histories of a job's queries. ``recorded_ms`` grows from record to record over all queries.
+
+    A new run takes the place of the query that has been silent for longest. If more queries run than are kept, those
+    that have lost their places stay without: otherwise all would lose their histories again and again.
+    """
 
     def __init__(self) -> None:
         self._queries: dict[str, deque[ProgressRecord]] = {}  # the one with the oldest newest record first
+        self._others: dict[str, int] = {}  # by run that has lost its place: when its newest batch began; oldest first
         self._newest_ms = 0
 
     def continue_from(self, earlier: Iterable[QueryHistory]) -> None:
@@ -79,15 +86,38 @@ class ProgressLog:
 
     def add(self, reports: Iterable[ProgressRecord], now_ms: int) -> bool:
         """Add the reports that are new. Return False if none is."""
-        changed = False
+        changed, known = False, self.reported()
         for report in sorted(reports, key=lambda report: report.triggered_ms):
-            if report.triggered_ms > self.reported().get(report.run_id, -1):
-                self._append(msgspec.structs.replace(report, recorded_ms=max(now_ms, self._newest_ms + 1)))
-                changed = True
+            if report.triggered_ms > known.get(report.run_id, -1):
+                known[report.run_id] = report.triggered_ms
+                changed |= self._take(report, now_ms)
         return changed
 
+    def _take(self, report: ProgressRecord, now_ms: int) -> bool:
+        """Add a new report, unless its query has no place."""
+        if self._others.pop(report.run_id, None) is not None and not self._has_place(report, now_ms):
+            self._note_other(report)
+            return False
+        self._append(msgspec.structs.replace(report, recorded_ms=max(now_ms, self._newest_ms + 1)))
+        return True
+
+    def _has_place(self, report: ProgressRecord, now_ms: int) -> bool:
+        if report.query_id in self._queries or len(self._queries) < QUERIES_KEPT:
+            return True
+        silent = next(iter(self._queries.values()))[-1]
+        return now_ms - silent.recorded_ms > SILENT_MS
+
+    def _note_other(self, newest: ProgressRecord) -> None:
+        self._others[newest.run_id] = newest.triggered_ms
+        if len(self._others) > _OTHERS_KEPT:
+            del self._others[next(iter(self._others))]
+
     def reported(self) -> dict[str, int]:
-        """Return for the newest run of each query when the batch of its newest record began."""
+        """Return for the newest run of each query when the batch of its newest report began."""
+        return self._others | self.newest()
+
+    def newest(self) -> dict[str, int]:
+        """Return the same for the queries that have records."""
         return {records[-1].run_id: records[-1].triggered_ms for records in self._queries.values()}
 
     def since(self, time_ms: int) -> list[ProgressRecord]:
@@ -118,7 +148,8 @@ class ProgressLog:
         self._queries[record.query_id] = records
         self._newest_ms = record.recorded_ms
         while len(self._queries) > QUERIES_KEPT:
-            del self._queries[next(iter(self._queries))]
+            silent = self._queries.pop(next(iter(self._queries)))
+            self._note_other(silent[-1])
 
 
 def page(histories: Iterable[QueryHistory], selection: Selection) -> HistoryPage:

@@ -8,6 +8,7 @@ import pytest
 from emberkeep.jobs.progress.history import (
     QUERIES_KEPT,
     RECORDS_KEPT,
+    SILENT_MS,
     HistoryPage,
     ProgressLog,
     Selection,
@@ -67,6 +68,21 @@ def test_queries_without_news_are_dropped_first() -> None:
     log.add([record(1, query_id="new", run_id="new")], 101)
     kept = {query.query_id for query in log.page(ALL).queries}
     assert (len(kept), "q-1" in kept, "q-0" in kept) == (QUERIES_KEPT, False, True)
+
+
+def test_more_queries_than_are_kept_do_not_take_the_places_of_each_other() -> None:
+    """What is reported twice would be read from Spark, and written, again and again."""
+    count = QUERIES_KEPT + 5
+    log = ProgressLog()
+    for batch in range(10):
+        reports = [record(batch, query_id=f"q-{number}", run_id=f"r-{number}") for number in range(count)]
+        log.add(reports, 1000 * batch)
+        assert log.reported() == {f"r-{number}": reports[0].triggered_ms for number in range(count)}
+        assert not log.add(reports, 1000 * batch + 500)
+    assert [query.records for query in log.page(ALL).queries].count(10) >= QUERIES_KEPT - 5
+    later = record(10, query_id="q-0", run_id="r-0")
+    assert not log.add([later], 10_000), "it came first, and has lost its place"
+    assert log.add([msgspec.structs.replace(later, triggered_ms=later.triggered_ms + 1)], 10_000 + SILENT_MS)
 
 
 def test_only_the_newest_record_has_offsets() -> None:
