@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import structlog
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponseError, ClientSession, ClientTimeout
 
 from emberkeep.adapters.webhooks.signature import DELIVERY, EVENT, SIGNATURE, TIMESTAMP, signature
 from emberkeep.base.clock import Clock
@@ -81,8 +81,7 @@ class Webhook:
         try:
             status = await self._post(session, notification)
         except (ClientError, OSError, TimeoutError, ValueError) as error:
-            # The text of a ValueError quotes the address, which may contain a secret.
-            self._failed(notification, type(error).__name__ if isinstance(error, ValueError) else str(error))
+            self._failed(notification, _reason(error))
             return
         if 200 <= status < 300:
             outbox.delivered()
@@ -122,3 +121,10 @@ class Webhook:
             self._settings.url, data=body, headers=headers, allow_redirects=False, ssl=tls
         ) as response:
             return response.status
+
+
+def _reason(error: Exception) -> str:
+    """Return why nothing was delivered, without the address, which may contain a secret."""
+    if isinstance(error, ClientResponseError):
+        return "its answer is not HTTP"
+    return type(error).__name__ if isinstance(error, ValueError) else str(error)

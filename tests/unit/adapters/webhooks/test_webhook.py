@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.notifications.model import EventKind
 from emberkeep.notifications.outbox import Counts
@@ -87,3 +89,21 @@ async def test_only_the_events_that_were_asked_for_are_sent() -> None:
         webhook.notify(notification(2, EventKind.JOB_FAILED))
         await eventually(lambda: webhook.counts.delivered == 1)
     assert receiver.ids() == ["store-3-2"]
+
+
+async def test_the_log_does_not_quote_the_address_of_a_receiver_that_answers_with_something_else_than_http() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"220 mail.example ESMTP\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        with capture_logs() as lines:
+            async with delivering(f"http://127.0.0.1:{port}/a-secret-path", patience=0.05) as webhook:
+                webhook.notify(notification())
+                await eventually(lambda: webhook.counts.dropped == 1)
+    assert [line["reason"] for line in lines if "reason" in line] == ["its answer is not HTTP"]
+    assert "a-secret-path" not in str(lines)
