@@ -15,6 +15,7 @@ from emberkeep.base.inert_text import inert
 
 FORMAT: Final = 1
 MOST_TEXT: Final = 500  # characters of one value
+MOST_NUMBER: Final = 999_999  # of an id: ids are compared as texts, so all numbers have six digits
 DRIVER_ROLE: Final = "driver"  # in place of a role: an attempt's credentials are good for its own job only
 
 

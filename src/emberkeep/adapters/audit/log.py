@@ -20,7 +20,7 @@ import structlog
 
 from emberkeep.adapters.audit.files import AuditFiles
 from emberkeep.adapters.logging_setup import redact
-from emberkeep.audit.entry import Entry, Outcome, decode, encode, entry_id, moment_of, shown
+from emberkeep.audit.entry import MOST_NUMBER, Entry, Outcome, decode, encode, entry_id, moment_of, shown
 from emberkeep.audit.refusals import Refusals
 from emberkeep.audit.selection import Page, Selection
 from emberkeep.base.clock import since_boot
@@ -109,9 +109,7 @@ class AuditLog:
 
     def _finished(self, entry: Entry) -> Entry:
         """Return the entry with its id and time, without secrets and control characters."""
-        time_ms, number = self._last
-        now_ms = max(self._now_ms(), time_ms)  # ids never go back, even if the clock does
-        self._last = (now_ms, number + _STEP if now_ms == time_ms else 1)
+        self._last = self._next()
         texts = {name: _clean(getattr(entry, name)) for name in ("identity", "address", "action", "reason")}
         return msgspec.structs.replace(
             entry,
@@ -121,6 +119,14 @@ class AuditLog:
             target={_clean(name): _clean_value(name, value) for name, value in entry.target.items()},
             parameters={_clean(name): _clean_value(name, value) for name, value in entry.parameters.items()},
         )
+
+    def _next(self) -> tuple[int, int]:
+        """Return time and number of the next id. Ids never go back, even if the clock does."""
+        time_ms, number = self._last
+        now_ms = max(self._now_ms(), time_ms)
+        if now_ms > time_ms:
+            return now_ms, 1
+        return (now_ms, number + _STEP) if number + _STEP <= MOST_NUMBER else (now_ms + 1, 1)
 
     # --- the writer's thread ------------------------------------------------------------------------------------------
 

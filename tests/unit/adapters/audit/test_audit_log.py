@@ -176,6 +176,19 @@ async def test_ids_grow_across_restarts_even_if_the_clock_goes_back(tmp_path: Pa
     assert ids == sorted(set(ids))
 
 
+async def test_ids_grow_even_if_the_clock_was_set_back_half_a_million_entries_ago(tmp_path: Path) -> None:
+    newest = msgspec.structs.replace(entry(0), id=f"{NOW_MS + 86_400_000}-999998")
+    (tmp_path / NAME).write_bytes(encode(newest))
+    async with opened(tmp_path) as audit:
+        for number in range(1, 4):
+            audit.record(entry(number))
+    async with opened(tmp_path) as audit:
+        first = await audit.read(Selection(limit=2))
+        assert await numbers(audit, Selection(before=first.next)) == [1, 0]
+    ids = [str(line["id"]) for line in lines(tmp_path)]
+    assert ids == sorted(set(ids))
+
+
 async def test_a_line_that_a_crash_has_torn_is_skipped(tmp_path: Path) -> None:
     async with opened(tmp_path) as audit:
         audit.record(entry(1))
