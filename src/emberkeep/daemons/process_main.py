@@ -22,6 +22,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.connections import LEAST_DESCRIPTORS, LEAST_ON_NODES, allowed_descriptors
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.files.errors import file_problem
+from emberkeep.base.processes.threads import started_pool
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.arguments import parse_arguments
 
@@ -30,6 +31,7 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CRASHED = 70  # a bug: EX_SOFTWARE
 _LAST_SECONDS = 10.0  # for the end in order, after a thread has died
+_THREADS = min(32, (os.cpu_count() or 1) + 4)  # for blocking work; as many as asyncio starts
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +95,7 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
             log.warning(warning)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(started_pool(_THREADS, "asyncio"))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         with _death_of_threads(loop) as death:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -129,6 +130,36 @@ def test_a_thread_that_dies_ends_the_process(tmp_path: Path, capsys: pytest.Capt
     assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
     assert ended == ["in order"]
     assert "internal error: OSError: invalid argument" in capsys.readouterr().err
+
+
+def test_blocking_work_goes_on_while_the_machine_gives_no_further_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    async def serve(_configuration: Configuration, _layout: StateLayout, _stop: asyncio.Event) -> None:
+        with monkeypatch.context() as few:
+            few.setattr(threading.Thread, "start", refused)
+            both = threading.Barrier(2)
+            await asyncio.wait_for(asyncio.gather(*(asyncio.to_thread(both.wait) for _ in range(2))), 10)
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_OK
+
+
+def test_a_process_that_may_have_no_threads_ends_at_once_and_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(_: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    async def serve(*_: object) -> None:
+        raise AssertionError("it must not serve")
+
+    with monkeypatch.context() as few:
+        few.setattr(threading.Thread, "start", refused)
+        assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_FAILED
+    assert "ulimit -u" in capsys.readouterr().err
 
 
 def test_sigterm_is_a_request_to_stop(tmp_path: Path) -> None:

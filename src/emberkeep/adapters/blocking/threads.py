@@ -10,9 +10,10 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from emberkeep.base.processes.threads import started_pool
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -43,10 +44,10 @@ class WorkThreads:
     """A bounded number of threads. They end when no work is left and the object is closed or no longer used."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
-        """``together`` is how many waiting items of the same work a thread takes at once."""
+        """``together`` is how many waiting items of the same work a thread takes at once. Raises Unavailable."""
         self._threads = threads
         self._together = together
-        self._pool = ThreadPoolExecutor(threads, name)
+        self._pool = started_pool(threads, name)
         self._lock = threading.Lock()  # guards what follows
         self._queue: deque[_Job[Any, Any]] = deque()
         self._working = 0  # threads

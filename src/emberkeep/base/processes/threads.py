@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from emberkeep.base.errors import Unavailable
@@ -19,3 +20,20 @@ def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
     except RuntimeError as error:
         raise Unavailable(f"no thread can be started: {error}", hint=MORE_PROCESSES) from error
     return thread
+
+
+def started_pool(count: int, name: str) -> ThreadPoolExecutor:
+    """Return a pool whose threads all exist, so that no work fails later because no thread can be started.
+
+    Raises Unavailable if this process may not have that many threads now.
+    """
+    pool, exist = ThreadPoolExecutor(count, name), threading.Event()
+    try:
+        for _ in range(count):
+            pool.submit(exist.wait)  # a thread that waits takes no other work, so each gets its own
+    except RuntimeError as error:
+        pool.shutdown(wait=False)
+        raise Unavailable(f"no thread can be started: {error}", hint=MORE_PROCESSES) from error
+    finally:
+        exist.set()
+    return pool

@@ -41,6 +41,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import ExecutorId, TaskManagerId
+from emberkeep.base.processes.threads import started_pool
 from emberkeep.base.system import System, real_system
 from emberkeep.base.tls.links import TlsLinks
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
@@ -228,7 +229,7 @@ class JobMasterThread:
         self._bridge = bridge
         self._loop = asyncio.new_event_loop()
         # The name marks the threads as ours, so that the script's end does not wait for idle ones.
-        self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
+        self._loop.set_default_executor(started_pool(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
         self.lease = AttemptLease(configuration[DRIVER_LEASE] * CONFIRMED_SHARE)
         self._marks = AttemptMarks(spec)
         self._registered = threading.Event()
