@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Conflict
@@ -12,6 +13,7 @@ from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.jobs.health.watches import query_facts
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.notifications.model import EventKind, Notification
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.watchdog.model import AlarmKind, QueryFacts
@@ -82,6 +84,13 @@ def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None
     ]
     (without,) = query_facts(status(queries=(progress(3),)))
     assert (without.batch, without.waits) == (-1, False)
+
+
+def test_a_query_whose_commits_are_pushed_out_of_the_report_by_those_of_others_still_commits() -> None:
+    others = tuple(commit(9, f"other {number}") for number in range(50))
+    counted = msgspec.structs.replace(progress(3), totals=QueryTotals(batches=5, duration_ms=10_000))
+    (facts,) = query_facts(status(queries=(counted,), checkpoints=others))
+    assert (facts.batch, facts.duration) == (4, 2.0)
 
 
 def test_an_alarm_is_shown_and_told_until_the_query_commits() -> None:

@@ -16,9 +16,10 @@ from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import FailureKind
 from emberkeep.jobs.transitions import Phase
-from emberkeep.protocol.messages import JobMasterStatus
+from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
 
 log = structlog.get_logger(__name__)
@@ -101,13 +102,13 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
     commits = {commit.query_id: commit for commit in status.checkpoints}
     facts = []
     for label, query in query_labels(status.queries):
-        commit = commits.get(query.id)
+        batch, duration_ms = _newest_batch(query, commits.get(query.id))
         facts.append(
             QueryFacts(
                 id=query.id,
                 label=label,
-                batch=-1 if commit is None else commit.batch_id,
-                duration=0.0 if commit is None else commit.duration_ms / 1000,
+                batch=batch,
+                duration=duration_ms / 1000,
                 seen=query.timestamp,
                 waits=query.is_waiting,
                 state_rows=query.state_rows,
@@ -115,3 +116,15 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
             )
         )
     return facts
+
+
+def _newest_batch(query: QueryProgress, commit: QueryCheckpoint | None) -> tuple[int, float]:
+    """Return the number of the newest batch, -1 before the first, and how many milliseconds it took.
+
+    Of a job with many queries, a report has the newest commits only. Those of other queries are counted.
+    """
+    if commit is not None:
+        return commit.batch_id, commit.duration_ms
+    if query.totals is None or not query.totals.batches:
+        return -1, 0.0
+    return query.totals.batches - 1, query.totals.duration_ms / query.totals.batches
