@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from emberkeep.base.errors import InvalidInput
+from emberkeep.base.errors import EmberkeepError, InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
@@ -86,12 +86,8 @@ def up(
 @cluster_app.command
 def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
     """Stop the local cluster and all processes that it has started. Keep its logs and unfinished jobs."""
-    from emberkeep.client.clusters.discovery import local_endpoint, running_cluster
-    from emberkeep.client.clusters.local_cluster import unfinished_jobs
-
     layout = config.layout()
-    record = running_cluster(layout.cluster_file)
-    unfinished = with_client(local_endpoint(record, layout.cluster_file), unfinished_jobs) if record else None
+    unfinished = _unfinished_jobs(layout.cluster_file)
     if not _local(config).down():
         say(f"no cluster is running below {layout.root}")
         return ExitCode.OK
@@ -175,6 +171,21 @@ def show_task_manager(
     return ExitCode.OK
 
 
+def _unfinished_jobs(cluster_file: Path) -> int | None:
+    """Return how many jobs of the running cluster have not ended; None if that is unknown.
+
+    A token or a certificate that cannot be used any more must not keep anybody from stopping the cluster.
+    """
+    from emberkeep.client.clusters.discovery import local_endpoint, running_cluster
+    from emberkeep.client.clusters.local_cluster import unfinished_jobs
+
+    record = running_cluster(cluster_file)
+    try:
+        return None if record is None else with_client(local_endpoint(record, cluster_file), unfinished_jobs)
+    except EmberkeepError:
+        return None
+
+
 def _shape(
     task_managers: int | None, slots: int | None, nodes: str | None, memory: str | None, config: ConfigOptions
 ) -> ClusterShape:
@@ -205,7 +216,8 @@ def _highly_available(shape: ClusterShape, ha: bool, job_managers: int | None, z
         if job_managers is not None or zookeepers is not None:
             raise InvalidInput("several JobManagers need ZooKeeper: add --ha", field="--ha")
         return shape
-    managers, servers = job_managers or _JOB_MANAGERS, zookeepers or 1
+    managers = _JOB_MANAGERS if job_managers is None else job_managers
+    servers = 1 if zookeepers is None else zookeepers
     if not 1 <= managers <= _MAX_JOB_MANAGERS:
         raise InvalidInput(f"--job-managers {managers}: not from 1 to {_MAX_JOB_MANAGERS}", field="--job-managers")
     if servers not in (1, 3, 5):
