@@ -7,8 +7,12 @@ adopts them. What would end or change them is left out, and a comment in the uni
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+Settings = Sequence[tuple[str, str]]
 
 
 class Daemon(enum.Enum):
@@ -37,8 +41,14 @@ class Service:
     writable: tuple[str, ...] = ()
     java_home: str = ""
 
+    @property
+    def settings(self) -> Settings:
+        """The hardening of the JobManager, which needs each of its paths, wherever it is."""
+        paths = list(filter(None, (self.executable, self.config, self.state, *self.writable, self.java_home)))
+        places = {*map(os.path.normpath, paths), *map(os.path.realpath, paths)}  # a link may lead to a home
+        at_home = any(Path("/", place.lstrip("/")).is_relative_to(home) for place in places for home in _HOMES)
+        return (*_JOB_MANAGER, ("ProtectHome", "read-only" if at_home else "yes"))
 
-Settings = Sequence[tuple[str, str]]
 
 _BOTH: Settings = (
     ("LockPersonality", "yes"),
@@ -61,12 +71,12 @@ _JOB_MANAGER: Settings = (
     ("AmbientCapabilities", ""),
     ("PrivateDevices", "yes"),
     ("ProtectControlGroups", "yes"),
-    ("ProtectHome", "yes"),
     ("ProtectProc", "invisible"),
     ("ProtectSystem", "strict"),
     ("SystemCallErrorNumber", "EPERM"),
     ("SystemCallFilter", "@system-service"),
 )
+_HOMES = ("/home", "/root", "/run/user")  # what ProtectHome hides
 _TASK_MANAGER: Settings = (
     ("CapabilityBoundingSet", ""),
     ("AmbientCapabilities", ""),
@@ -140,7 +150,7 @@ def unit_text(daemon: Daemon, service: Service) -> str:
         "",
         "# Hardening",
         *_setting_lines(_BOTH),
-        *_setting_lines(_JOB_MANAGER if daemon is Daemon.JOB_MANAGER else _TASK_MANAGER),
+        *_setting_lines(service.settings if daemon is Daemon.JOB_MANAGER else _TASK_MANAGER),
         f"ReadWritePaths={service.state}",
         # "-": the service starts while a mount is missing, and says so itself.
         *(f"ReadWritePaths=-{path}" for path in service.writable if daemon is Daemon.JOB_MANAGER),

@@ -17,6 +17,7 @@ from emberkeep.cli.application import main
 Output = pytest.CaptureFixture[str]
 
 COMMAND = "/opt/emberkeep/bin/emberkeep"
+HOME = "/home/operator"
 UNITS = ("emberkeep-jobmanager.service", "emberkeep-taskmanager.service")
 
 
@@ -64,6 +65,21 @@ def test_the_job_manager_may_write_to_its_storage_only(root: Path) -> None:
     assert found["ProtectSystem"] == ["strict"]
     assert found["ReadWritePaths"] == ["/var/lib/emberkeep", "-/mnt/a", "-/mnt/b"]
     assert not (root / "etc/systemd/system" / UNITS[1]).exists()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--executable", f"{HOME}/venv/bin/emberkeep"),
+        ("--state-dir", f"{HOME}/emberkeep"),
+        ("--writable", f"{HOME}/storage"),
+    ],
+)
+def test_the_job_manager_sees_the_homes_that_it_needs_something_of(root: Path, options: tuple[str, str]) -> None:
+    assert install(root) == 0
+    assert settings(root, UNITS[0])["ProtectHome"] == ["yes"]
+    assert main(["system", "install", "--root", str(root), "--replace", *options]) == 0
+    assert settings(root, UNITS[0])["ProtectHome"] == ["read-only"]
 
 
 def test_a_dry_run_prints_the_files_and_writes_none(root: Path, capfd: Output) -> None:
