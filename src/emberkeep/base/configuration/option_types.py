@@ -17,6 +17,7 @@ _DURATION_UNITS = {
     "d": 86400.0,
 }
 _LONGEST = 36_500 * _DURATION_UNITS["d"]  # a sum of times in milliseconds must fit into 64 bits
+_LARGEST = 2**63 - 1  # bytes; messages and records hold numbers of 64 bits
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
@@ -63,7 +64,22 @@ def size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _SIZE_UNITS:
         raise ValueError("expected a size such as 64k, 512m or 2g")
+    found = float(match.group(1)) * _SIZE_UNITS[match.group(2)]
+    if found > _LARGEST:
+        raise ValueError(f"expected at most {_LARGEST // 1024**3}g")
     return int(match.group(1)) * _SIZE_UNITS[match.group(2)]
+
+
+def size_of_at_least(minimum: int) -> Callable[[str], int]:
+    """Return a parser of sizes that are not smaller than ``minimum`` bytes."""
+
+    def parse(text: str) -> int:
+        value = size(text)
+        if value < minimum:
+            raise ValueError(f"expected at least {minimum // 1024}k")
+        return value
+
+    return parse
 
 
 def size_or_none(minimum: int) -> Callable[[str], int]:

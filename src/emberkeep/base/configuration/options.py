@@ -20,12 +20,14 @@ from emberkeep.base.configuration.option_types import (
     named_values,
     priority,
     size,
+    size_of_at_least,
     size_or_none,
     text,
 )
 from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
+SOME_TIME = duration_of_at_least(0.001)  # where none would mean a loop without pause, or a limit that nothing keeps
 
 # --- directories ----------------------------------------------------------------------------------------------------
 
@@ -334,7 +336,7 @@ AUDIT_MAX_SIZE = define(
     Option(
         "security.audit.max-size",
         32 * 1024**2,
-        size,
+        size_of_at_least(1024),
         "size",
         "Size at which a JobManager rotates its audit log.",
     )
@@ -399,7 +401,7 @@ BLOB_RETENTION = define(
     Option(
         "blob.retention.interval",
         1800.0,
-        duration,
+        SOME_TIME,
         "duration",
         "Time between two staged clean-ups. An unreferenced BLOB is deleted after one to two of these intervals.",
         deprecated_keys=("library-cache-manager.cleanup.interval",),
@@ -489,7 +491,7 @@ ZOOKEEPER_SESSION_TIMEOUT = define(
     Option(
         "high-availability.zookeeper.client.session-timeout",
         4.0,
-        duration,
+        SOME_TIME,
         "duration",
         "Silence after which ZooKeeper ends a leader's session. The servers limit it to between 2 and 20 of "
         "their ticks.",
@@ -499,7 +501,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT = define(
     Option(
         "high-availability.zookeeper.client.connection-timeout",
         15.0,
-        duration,
+        SOME_TIME,
         "duration",
         "Time after which a ZooKeeper operation without a reply counts as failed.",
     )
@@ -1298,17 +1300,23 @@ MAX_START_FAILURES = define(
 
 HEARTBEAT_INTERVAL = define(
     Option(
-        "heartbeat.interval", 2.0, duration, "duration", "Time between two heartbeats. Changes are sent immediately."
+        "heartbeat.interval", 2.0, SOME_TIME, "duration", "Time between two heartbeats. Changes are sent immediately."
     )
 )
 HEARTBEAT_TIMEOUT = define(
-    Option("heartbeat.timeout", 10.0, duration, "duration", "Silence after which a process counts its peer as lost.")
+    Option(
+        "heartbeat.timeout",
+        10.0,
+        SOME_TIME,
+        "duration",
+        "Silence after which a process counts its peer as lost. Must be longer than `heartbeat.interval`.",
+    )
 )
 RPC_TIMEOUT = define(
     Option(
         "rpc.ask.timeout",
         10.0,
-        duration,
+        SOME_TIME,
         "duration",
         "How long an RPC may take, and how long one connection attempt may take.",
     )
@@ -1874,7 +1882,7 @@ WEBHOOK_TIMEOUT = define(
     Option(
         "notifications.webhook.timeout",
         10.0,
-        duration,
+        SOME_TIME,
         "duration",
         "How long the receiver may take to answer. After that time the event is sent again.",
     )
@@ -1982,7 +1990,13 @@ LOG_LEVEL = define(
     )
 )
 LOG_MAX_SIZE = define(
-    Option("log.max-size", 32 * 1024**2, size, "size", "Size at which a process rotates its own log file.")
+    Option(
+        "log.max-size",
+        32 * 1024**2,
+        size_of_at_least(1024),
+        "size",
+        "Size at which a process rotates its own log file.",
+    )
 )
 LOG_FILES = define(Option("log.files", 5, integer(1, 100), "integer", "Number of rotated log files that are kept."))
 SPARK_AUTHENTICATE = define(

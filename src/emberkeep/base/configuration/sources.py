@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from emberkeep.base.configuration import options as _declared  # noqa: F401  (importing it fills the registry)
+from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import state_layout
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.configuration.yaml_documents import compose_yaml
@@ -36,7 +36,9 @@ def load_configuration(
     """
     overrides = [*from_environment(environ), *from_definitions(definitions)]
     path = config_file or _file_named_by(environ) or _default_file(overrides, environ)
-    return _apply([*(read_file(path) if path else []), *overrides])
+    configuration = _apply([*(read_file(path) if path else []), *overrides])
+    _check_heartbeats(configuration)
+    return configuration
 
 
 def read_file(path: Path) -> list[Source]:
@@ -106,6 +108,19 @@ def _apply(sources: Iterable[Source]) -> Configuration:
     for key, text, origin in sources:
         configuration = configuration.with_texts({key: text}, origin)
     return configuration
+
+
+def _check_heartbeats(configuration: Configuration) -> None:
+    """Raise InvalidInput if each process would count its peers as lost between two of their heartbeats."""
+    interval, timeout = configuration[options.HEARTBEAT_INTERVAL], configuration[options.HEARTBEAT_TIMEOUT]
+    if timeout <= interval:
+        key = options.HEARTBEAT_TIMEOUT.key
+        raise InvalidInput(
+            f"{key} is {timeout:g} s ({configuration.origin(options.HEARTBEAT_TIMEOUT)}), which is not longer than "
+            f"{options.HEARTBEAT_INTERVAL.key}, {interval:g} s ({configuration.origin(options.HEARTBEAT_INTERVAL)})",
+            field=key,
+            hint="set it to several times the interval",
+        )
 
 
 def _pairs(path: Path, root: yaml.MappingNode) -> Iterable[Source]:

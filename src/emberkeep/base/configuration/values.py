@@ -88,7 +88,10 @@ class Configuration:
             if option is None:
                 raise unknown_key(key, origin)
             try:
+                text.encode()
                 value = option.parse(text)
+            except UnicodeEncodeError:  # bytes of a variable or an argument that are not UTF-8: records are
+                raise InvalidInput(f"{key} is not UTF-8 text ({origin})", field=key) from None
             except ValueError as error:
                 raise InvalidInput(f"{key}: {text!r} is not valid ({origin}): {error}", field=key) from None
             note = origin if key == option.key else f"{origin} (as {key}, which is deprecated)"

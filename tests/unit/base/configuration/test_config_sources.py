@@ -106,3 +106,20 @@ def test_the_blobs_retention_is_half_an_hour_in_seconds_and_its_old_name_draws_a
 def test_every_key_has_its_own_variable() -> None:
     assert len({environment_variable(key) for key in REGISTRY}) == len(REGISTRY)
     assert environment_variable(STATE_DIRECTORY.key) == "EMBERKEEP_STATE_DIR"
+
+
+@pytest.mark.parametrize(
+    ("definitions", "expected"),
+    [
+        (["heartbeat.interval=0"], "expected at least 0.001s"),
+        (["heartbeat.timeout=2s"], "not longer than heartbeat.interval, 2 s \\(default\\)"),
+        (["heartbeat.interval=1min"], "heartbeat.timeout is 10 s \\(default\\), which is not longer"),
+        (["notifications.webhook.timeout=0"], "expected at least 0.001s"),
+        (["log.max-size=0"], "expected at least 1k"),
+        (["security.audit.max-size=0"], "expected at least 1k"),
+        (["emberkeep.state-dir=/\udcff"], "emberkeep.state-dir is not UTF-8 text"),
+    ],
+)
+def test_a_value_that_no_process_can_work_with_is_refused(definitions: list[str], expected: str) -> None:
+    with pytest.raises(InvalidInput, match=expected):
+        load_configuration(environ={"HOME": "/nowhere"}, definitions=definitions)

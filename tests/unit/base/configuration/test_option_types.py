@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.base.configuration.option_types import duration
+from emberkeep.base.configuration.option_types import duration, size
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,10 @@ def test_a_duration_is_read_in_seconds(text: str, seconds: float) -> None:
 def test_a_duration_that_no_time_can_be_added_to_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="at most 36500d"):
         duration(text)
+
+
+@pytest.mark.parametrize("text", ["8589934592g", "9" * 30, "9" * 4000 + "g", "9" * 5000])
+def test_a_size_that_no_message_can_hold_is_refused(text: str) -> None:
+    assert size("8589934591g") < 2**63
+    with pytest.raises(ValueError, match="at most 8589934591g"):
+        size(text)
