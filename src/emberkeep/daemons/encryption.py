@@ -59,8 +59,8 @@ class NodeTls:
             await asyncio.sleep(RENEWAL_INTERVAL)
             try:
                 expires = await asyncio.to_thread(self._renewed)
-            except EmberkeepError as error:
-                log.error("cannot renew the certificate", reason=error.message, hint=error.hint)
+            except (EmberkeepError, OSError) as error:
+                log.error("cannot renew the certificate, trying again", reason=str(error))
             else:
                 if expires - datetime.datetime.now(datetime.UTC) < datetime.timedelta(days=14):
                     log.warning("the certificate expires soon", path=self.links.files.certificate, expires=str(expires))
