@@ -30,7 +30,7 @@ from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
-from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.process_main import Services, leave, run_daemon
 from emberkeep.daemons.taskmanager.job_environment import EVERYTHING
 from emberkeep.daemons.taskmanager.process import task_manager_process
 from emberkeep.daemons.taskmanager.working_place import held_working_place
@@ -106,4 +106,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

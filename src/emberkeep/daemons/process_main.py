@@ -13,7 +13,8 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn
 
 import structlog
 
@@ -30,7 +31,7 @@ EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_CRASHED = 70  # a bug: EX_SOFTWARE
-_LAST_SECONDS = 10.0  # for the end in order, after a thread has died
+_LAST_SECONDS = 10.0  # for the end in order, after a thread has died; for threads that still work at the end
 _THREADS = min(32, (os.cpu_count() or 1) + 4)  # for blocking work; as many as asyncio starts
 
 log = structlog.get_logger(__name__)
@@ -98,8 +99,11 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
         loop.set_default_executor(started_pool(_THREADS, "asyncio"))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        with _death_of_threads(loop) as death:
-            await _until_done_or_failed(asyncio.create_task(serve(configuration, layout, stop)), death)
+        try:
+            with _death_of_threads(loop) as death:
+                await _until_done_or_failed(asyncio.create_task(serve(configuration, layout, stop)), death)
+        finally:
+            loop.set_default_executor(ThreadPoolExecutor(1))  # for the threads of its pool, asyncio waits without end
 
     if not structlog.is_configured():
         # Until the log file is known, log to standard error: standard output is for the announcement.
@@ -121,6 +125,22 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
             sys.stderr.write(f"  {hint}\n")
         return EXIT_CRASHED
     return EXIT_OK
+
+
+def leave(code: int) -> NoReturn:
+    """End this process with an exit code, although a file system that hangs may keep some of its threads for ever."""
+    waited_for = threading.Timer(_LAST_SECONDS, _abandon, (code,))
+    waited_for.daemon = True
+    with contextlib.suppress(RuntimeError):  # the process may have no more threads now
+        waited_for.start()
+    sys.exit(code)
+
+
+def _abandon(code: int) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write("emberkeep: ending although a file system does not answer to some threads\n")
+        sys.stderr.flush()
+    os._exit(code)
 
 
 def _check_descriptors(least: int) -> None:

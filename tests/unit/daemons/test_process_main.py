@@ -6,6 +6,7 @@ import asyncio
 import errno
 import resource
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -160,6 +161,26 @@ def test_a_process_that_may_have_no_threads_ends_at_once_and_says_what_to_do(
         few.setattr(threading.Thread, "start", refused)
         assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_FAILED
     assert "ulimit -u" in capsys.readouterr().err
+
+
+def test_a_thread_that_a_file_system_keeps_for_ever_does_not_keep_the_process(tmp_path: Path) -> None:
+    program = """
+import asyncio, os, sys
+from concurrent.futures import ThreadPoolExecutor
+from emberkeep.daemons import process_main
+
+async def serve(configuration, layout, stop):
+    asyncio.get_running_loop().run_in_executor(None, os.read, os.pipe()[0], 1)
+    ThreadPoolExecutor(1).submit(os.read, os.pipe()[0], 1)
+
+process_main._LAST_SECONDS = 0.1
+process_main.leave(process_main.run_daemon("test", ["--state-dir", sys.argv[1]], serve))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, str(tmp_path)], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == EXIT_OK, done.stderr
+    assert b"a file system does not answer" in done.stderr
 
 
 def test_sigterm_is_a_request_to_stop(tmp_path: Path) -> None:

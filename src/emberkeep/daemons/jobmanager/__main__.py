@@ -18,7 +18,7 @@ from emberkeep.daemons.encryption import announced_ca
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.jobmanager.contending import contending_job_manager
 from emberkeep.daemons.leader_following import is_highly_available
-from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.process_main import Services, leave, run_daemon
 from emberkeep.jobmanager.resources.reclaim_settings import reclaim_terms
 
 log = structlog.get_logger(__name__)
@@ -52,4 +52,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

@@ -22,7 +22,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.encryption import announced_ca
-from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.process_main import Services, leave, run_daemon
 from emberkeep.daemons.taskmanager.process import TaskManagerProcess, task_manager_process
 from emberkeep.daemons.taskmanager.working_place import held_working_place
 
@@ -74,4 +74,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))
