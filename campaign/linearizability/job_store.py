@@ -3,7 +3,8 @@
 Operations: ``submit`` (argument ``jobid``, the id that the client proposes), ``cancel`` and ``read`` (argument
 ``jobid``). Several clients may propose different ids with one key; the first one is the job's. A listing is a ``read``
 of each key's jobs. Jobs progress by themselves: a read may show a later state than the one before it, but no earlier
-one.
+one. Once its cancellation has taken effect, a job does not wait or start again: it is being cancelled, unless it was
+about to end by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from campaign.linearizability.history import Operation
 ABSENT = "absent"  # there is no such job
 ENDED = "ended"  # the cancellation is refused, as the job has ended otherwise
 _ENDS = ("FINISHED", "FAILED", "CANCELED")
+_WAITS = ("CREATED", "INITIALIZING", "RESTARTING")
 
 
 class StoredJob(msgspec.Struct, frozen=True):
@@ -71,6 +73,8 @@ class JobStoreModel:
         if result == ABSENT:
             return ()
         status, attempt = result["status"], result["attempt"]
+        if state.cancelled and status in _WAITS:
+            return ()
         status = status if status in _ENDS or status == "CANCELLING" else ""
         if attempt < state.attempt or not _may_follow(state, status):
             return ()

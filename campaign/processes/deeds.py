@@ -7,6 +7,7 @@ attempt that was stopped, or cut off, may go on with it until it is ended.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
@@ -29,7 +30,9 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A job at the end of a history. ``shown``: when a reply first showed that it has ended; None if none did.
 
-    ``cancelled``: a client has asked to cancel it, as far as anybody knows. ``entries``: how many it was to commit.
+    ``cancelled``: a client has asked to cancel it, as far as anybody knows. ``acknowledged``: when the first reply to
+    that came; None if none did. ``ran``: when somebody last asked for it after that and was told that it runs.
+    ``entries``: how many it was to commit.
     """
 
     job_id: str
@@ -38,6 +41,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool
     entries: int
     detail: str = ""
+    acknowledged: float | None = None
+    ran: float | None = None
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +70,7 @@ def judge(deeds: Sequence[Deed], end: Ended, rules: Rules) -> tuple[list[str], l
     found, overlaps = _live_at_once(deeds, rules)
     found += _attempts(deeds)
     found += _work(deeds, end)
+    found += _cancellation(deeds, end)
     return [f"job {end.job_id}: {each}" for each in found], overlaps
 
 
@@ -134,4 +140,18 @@ def _work(deeds: Sequence[Deed], end: Ended) -> list[str]:
     if end.shown is not None:
         late = [deed for deed in deeds if deed.what == "began" and deed.at > end.shown]
         found += [f"attempt {deed.attempt} began at {deed.at:.3f}, after its end was shown" for deed in late]
+    return found
+
+
+def _cancellation(deeds: Sequence[Deed], end: Ended) -> list[str]:
+    """Judge that an acknowledged cancellation was not lost: only a script that had ended by then may end the job."""
+    if end.acknowledged is None:
+        return []
+    reached = min((deed.at for deed in deeds if deed.what == "ended"), default=math.inf)
+    since = f"after its cancellation was acknowledged at {end.acknowledged:.3f}"
+    found = []
+    if end.status == "FINISHED" and reached > end.acknowledged:
+        found.append(f"it is FINISHED, and its script has ended {since}")
+    if end.ran is not None and reached > end.ran:
+        found.append(f"it was shown as RUNNING at {end.ran:.3f}, {since}")
     return found

@@ -182,19 +182,28 @@ class Ending:
         if result == job_store.ABSENT:
             return None
         about = [each for each in self._world.recorder.histories["jobs"] if each.arguments["jobid"] == job_id]
-        shown = [
-            each.returned
-            for each in about
-            if each.kind == "read" and each.returned and each.result != job_store.ABSENT
-            if each.result["status"] in _ENDS
-        ]
-        return Ended(
-            job_id=job_id,
-            status=result["status"],
-            shown=min(shown, default=None),
-            cancelled=any(each.kind == "cancel" and each.result is None for each in about),
-            entries=job.entries,
-        )
+        return end_of(job_id, result["status"], about, job.entries)
+
+
+def end_of(job_id: str, status: str, about: Sequence[Operation], entries: int) -> Ended:
+    """Return how a job has ended. ``about``: what clients have recorded of it."""
+    reads = [each for each in about if each.kind == "read" and each.returned and each.result != job_store.ABSENT]
+    cancels = [each for each in about if each.kind == "cancel" and each.result is None]
+    acknowledged = min((each.returned for each in cancels if each.returned is not None), default=None)
+    ran = (each.invoked for each in reads if acknowledged is not None and each.invoked > acknowledged and _runs(each))
+    return Ended(
+        job_id=job_id,
+        status=status,
+        shown=min((each.returned for each in reads if each.returned and each.result["status"] in _ENDS), default=None),
+        cancelled=bool(cancels),
+        entries=entries,
+        acknowledged=acknowledged,
+        ran=max(ran, default=None),
+    )
+
+
+def _runs(read: Operation) -> bool:
+    return bool(read.result["status"] == "RUNNING")
 
 
 def deeds_of(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed, ...]]:

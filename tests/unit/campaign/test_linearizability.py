@@ -164,6 +164,21 @@ def test_an_entry_may_go_after_its_end_and_not_before() -> None:
             id="cancels what has ended",
         ),
         pytest.param([operation("cancel", 0, 1, ABSENT, jobid="one")], FINE, id="nothing to cancel"),
+        pytest.param(
+            [submit(0, 1, "one", "one"), operation("cancel", 2, 3, jobid="one"), read(4, "RESTARTING")],
+            BROKEN,
+            id="cancelled and starts again",
+        ),
+        pytest.param(
+            [submit(0, 1, "one", "one"), operation("cancel", 2, None, jobid="one"), read(4, "RESTARTING")],
+            FINE,
+            id="unknown: not cancelled yet",
+        ),
+        pytest.param(
+            [submit(0, 1, "one", "one"), operation("cancel", 2, 3, jobid="one"), read(4, "FINISHED")],
+            FINE,
+            id="cancelled as it ended",
+        ),
     ],
 )
 def test_a_job_store(history: list[Operation], expected: Outcome) -> None:

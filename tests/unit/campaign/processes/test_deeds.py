@@ -20,8 +20,17 @@ def deed(attempt: int, at: float, what: str, number: int = 0, asked: float | Non
     )
 
 
-def end(status: str = "FINISHED", *, shown: float | None = None, cancelled: bool = False) -> Ended:
-    return Ended(job_id="j", status=status, shown=shown, cancelled=cancelled, entries=2)
+def end(
+    status: str = "FINISHED",
+    *,
+    shown: float | None = None,
+    cancelled: bool = False,
+    acknowledged: float | None = None,
+    ran: float | None = None,
+) -> Ended:
+    return Ended(
+        job_id="j", status=status, shown=shown, cancelled=cancelled, entries=2, acknowledged=acknowledged, ran=ran
+    )
 
 
 FIRST = [deed(1, 0, "began"), deed(1, 1, "tick"), deed(1, 2, "commit", 1)]
@@ -63,6 +72,25 @@ SECOND = [deed(2, 10, "began"), deed(2, 11, "tick"), deed(2, 12, "commit", 2), d
         pytest.param(FIRST, end("RUNNING"), "it has ended as RUNNING", id="never ends"),
         pytest.param(FIRST, end("CANCELED"), "it has ended as CANCELED", id="cancelled by nobody"),
         pytest.param(FIRST, end("CANCELED", cancelled=True), "", id="cancelled"),
+        pytest.param(
+            [*FIRST, *SECOND],
+            end(cancelled=True, acknowledged=11.5),
+            "it is FINISHED, and its script has ended after its cancellation was acknowledged at 11.500",
+            id="a lost cancellation",
+        ),
+        pytest.param([*FIRST, *SECOND], end(cancelled=True, acknowledged=13.5), "", id="cancelled as it had ended"),
+        pytest.param(
+            FIRST,
+            end("CANCELED", cancelled=True, acknowledged=1.0, ran=1.5),
+            "it was shown as RUNNING at 1.500, after its cancellation was acknowledged at 1.000",
+            id="a cancellation that took effect late",
+        ),
+        pytest.param(
+            [*FIRST, *SECOND],
+            end(cancelled=True, acknowledged=13.5, ran=14.0),
+            "",
+            id="shown as running once its script had ended",
+        ),
     ],
 )
 def test_a_job(deeds: list[Deed], ended: Ended, found: str) -> None:

@@ -15,6 +15,7 @@ from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import ABSENT
 from campaign.processes.deeds import Deed, Ended, Rules
 from campaign.processes.figures import FailedHistory, ProcessFigures
+from campaign.processes.history import end_of
 from campaign.processes.level import replay
 from campaign.processes.plan import KINDS, HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record, recoveries
@@ -108,6 +109,39 @@ def test_a_history_without_violations() -> None:
 def test_a_doctored_history_fails(change: dict[str, Any], found: str) -> None:
     (violation,) = judge_record(msgspec.structs.replace(GOOD, **change)).violations
     assert found in violation
+
+
+@pytest.mark.parametrize(
+    ("jobs", "status", "found"),
+    [
+        pytest.param(
+            (accepted(1), operation("cancel", 2, jobid=JOB), shown(6, "FINISHED")),
+            "FINISHED",
+            "its script has ended after its cancellation was acknowledged at 2.500",
+            id="it ends as if nothing had been asked",
+        ),
+        pytest.param(
+            (accepted(1), operation("cancel", 2, jobid=JOB), shown(3, "RUNNING"), operation("cancel", 5, jobid=JOB)),
+            "CANCELED",
+            "it was shown as RUNNING at 3.000, after its cancellation was acknowledged at 2.500",
+            id="a second request takes effect",
+        ),
+        pytest.param(
+            (accepted(1), operation("cancel", 2, jobid=JOB), shown(3, "RESTARTING", attempt=2)),
+            "CANCELED",
+            "job store: key: violated",
+            id="it starts again",
+        ),
+        pytest.param(
+            (accepted(1), operation("cancel", 4, jobid=JOB), shown(6, "FINISHED")), "FINISHED", "", id="it had ended"
+        ),
+    ],
+)
+def test_a_cancellation_that_was_acknowledged_and_lost(jobs: tuple[Operation, ...], status: str, found: str) -> None:
+    record = msgspec.structs.replace(GOOD, jobs=jobs, ends=(end_of(JOB, status, jobs, 1),))
+    violations = judge_record(record).violations
+    assert len(violations) == bool(found), violations
+    assert found in "".join(violations)
 
 
 def test_a_kept_history_is_judged_again(tmp_path: Path) -> None:
