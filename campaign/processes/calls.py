@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ import msgspec
 SECONDS = 12.0  # longer than a takeover, so that most requests get a reply
 _CONNECT_SECONDS = 3.0
 _REDIRECTS = 3
+# For a download that is broken off: so little fits on its way that most of a file is not sent yet when its client goes.
+BREAKABLE = 200_000  # bytes
+_SEGMENT, _RECEIVED, _READ_AHEAD = 536, 4096, 1024
 _UNCONFIRMED = "Emberkeep-Unconfirmed"
 
 
@@ -121,22 +125,28 @@ class Calls:
         raise NotDone("redirected in a circle")
 
     async def break_download(self, base: str, path: str) -> bool:
-        """Break off the download of a BLOB after its first bytes. Return False if there was nothing to break off."""
-        assert self._session is not None
+        """Break off the download of a BLOB after its first bytes. Return False if there was nothing to break off.
+
+        That is so for BLOBs of less than BREAKABLE bytes: their server has sent them before it notices.
+        """
         url = f"{base}/v1{path}"
-        for _ in range(_REDIRECTS):
-            try:
-                async with self._session.get(
-                    url, allow_redirects=False, timeout=aiohttp.ClientTimeout(total=SECONDS)
-                ) as reply:
-                    if reply.status in (307, 308):
-                        url = urljoin(url, reply.headers.get("Location", ""))
-                        continue
-                    found = reply.status == 200 and bool(await reply.content.read(1000))
-                    reply.close()
-                    return found
-            except (Unknown, aiohttp.ClientError, OSError):
-                return False
+        connector = aiohttp.TCPConnector(force_close=True, socket_factory=_narrow_socket)
+        async with aiohttp.ClientSession(
+            connector=connector, headers=self._headers, read_bufsize=_READ_AHEAD, middlewares=(_send_once,)
+        ) as session:
+            for _ in range(_REDIRECTS):
+                try:
+                    async with session.get(
+                        url, allow_redirects=False, timeout=aiohttp.ClientTimeout(total=SECONDS)
+                    ) as reply:
+                        if reply.status in (307, 308):
+                            url = urljoin(url, reply.headers.get("Location", ""))
+                            continue
+                        found = reply.status == 200 and bool(await reply.content.read(1000))
+                        reply.close()
+                        return found and (reply.content_length or 0) >= BREAKABLE
+                except (Unknown, aiohttp.ClientError, OSError):
+                    return False
         return False
 
     async def digest(self, base: str, path: str, *, seconds: float = SECONDS) -> tuple[int, str]:
@@ -189,6 +199,15 @@ class Calls:
             raise Abandoned(f"no reply within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unknown(str(error) or type(error).__name__) from error
+
+
+def _narrow_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket whose peer can send little before it is read: its buffers grow with the size of segments."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVED)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT)
+    return made
 
 
 async def _send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

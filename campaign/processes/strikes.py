@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from campaign.processes.calls import NotDone, Unknown
+from campaign.processes.calls import BREAKABLE, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld
 from campaign.processes.cluster import Member, RealCluster, send
 from campaign.processes.plan import PlannedFault
@@ -158,16 +158,20 @@ class Striker:
         client.hurry = abandoned
 
     async def _strike_request(self, what: str, chance: random.Random) -> str:
-        jobs = [job for job in self._world.jobs if job.candidates]
-        if not jobs:
+        base = chance.choice(self._world.urls)
+        if what == "upload":
+            return await self._break_upload(base, f"{chance.getrandbits(128):032x}", chance)
+        large = [
+            (job, artefact.sha256)
+            for job in self._world.jobs
+            for artefact in job.prepared.submission.artefacts
+            if job.candidates and artefact.size >= BREAKABLE
+        ]
+        if not large:
             return ""
-        job = chance.choice(jobs)
-        base, job_id = chance.choice(self._world.urls), chance.choice(job.candidates)
-        artefact = max(job.prepared.submission.artefacts, key=lambda each: each.size)
-        if what == "download":
-            done = await self._world.calls.break_download(base, f"/jobs/{job_id}/blobs/p-{artefact.sha256}")
-            return job_id if done else ""
-        return await self._break_upload(base, f"{chance.getrandbits(128):032x}", chance)
+        job, sha256 = chance.choice(large)
+        job_id = chance.choice(job.candidates)
+        return job_id if await self._world.calls.break_download(base, f"/jobs/{job_id}/blobs/p-{sha256}") else ""
 
     async def _break_upload(self, base: str, job_id: str, chance: random.Random) -> str:
         content = chance.randbytes(200_000)

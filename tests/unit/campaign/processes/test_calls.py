@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from pathlib import Path
 from unittest import mock
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
-from campaign.processes.calls import Calls, NotDone, Unknown
+from campaign.processes.calls import BREAKABLE, Calls, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld
 from campaign.processes.plan import PlannedFault
 from campaign.processes.recording import Recorder
 from campaign.processes.strikes import Striker
+from emberkeep.blobs.model import parse_blob_key
+from emberkeep.rest.blobs.response import Sent, send_blob
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
@@ -69,3 +74,24 @@ async def test_a_client_that_gets_its_reply_in_time_has_abandoned_nothing(is_slo
     server.close()
     assert [strike.target for strike in striker.applied] == (["client-0"] if is_slow else [])
     assert recorder.counts == {"list: refused" if is_slow else "list: done": 1}
+
+
+@pytest.mark.parametrize("size", [BREAKABLE, 1_000])
+async def test_a_download_is_broken_off_while_its_server_sends(tmp_path: Path, size: int) -> None:
+    (tmp_path / "blob").write_bytes(bytes(size))
+    sent = Sent()
+    over = asyncio.Event()
+
+    async def download(request: web.Request) -> web.StreamResponse:
+        try:
+            return await send_blob(request, parse_blob_key(f"p-{'a' * 64}"), tmp_path / "blob", sent)
+        finally:
+            over.set()
+
+    app = web.Application()
+    app.router.add_get("/v1/blob", download)
+    async with TestServer(app) as server, Calls("a token") as calls:
+        was_broken = await calls.break_download(f"http://{server.host}:{server.port}", "/blob")
+        await over.wait()
+    assert was_broken == (size == BREAKABLE)
+    assert sent.complete == (not was_broken)
