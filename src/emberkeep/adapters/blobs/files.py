@@ -21,7 +21,7 @@ import structlog
 from emberkeep.adapters.blobs.files_copy import cannot_store
 from emberkeep.adapters.blobs.files_incoming import IncomingBlob, Intake
 from emberkeep.adapters.blobs.files_index import Place
-from emberkeep.adapters.blobs.files_tree import BlobTree
+from emberkeep.adapters.blobs.files_tree import BlobTree, Placed
 from emberkeep.adapters.blocking.file_threads import DiskThreads
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.files.errors import shortage
@@ -114,30 +114,28 @@ class BlobFiles:
             return file.lstat().st_size
 
     async def _store(self, threads: DiskThreads, arrival: _Arrival) -> None:
-        await threads.run_together(
-            self._store_all, arrival, lambda existed: self._undo(arrival.owner, arrival.key, existed)
-        )
+        await threads.run_together(self._store_all, arrival, lambda placed: self._undo(arrival, placed))
 
-    def _store_all(self, arrivals: Sequence[_Arrival]) -> list[bool | BaseException]:
-        """Store the files. Return for each True if the BLOB existed already, False if not, or why it was not stored."""
+    def _store_all(self, arrivals: Sequence[_Arrival]) -> list[Placed | BaseException]:
+        """Store the files. Return for each how, or why it was not stored."""
         outcomes = [self._place(arrival) for arrival in arrivals]
-        placed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, bool)]
+        stored = [(index, outcome) for index, outcome in enumerate(outcomes) if isinstance(outcome, Placed)]
         failed: dict[JobId, OSError] = {}
-        for owner in {arrivals[index].owner for index in placed}:
+        for owner in {arrivals[index].owner for index, _ in stored}:
             try:
                 self._tree.sync(owner)
             except OSError as error:
                 failed[owner] = error
-        for index in placed:
+        for index, placed in stored:
             arrival = arrivals[index]
             if arrival.owner in failed:
-                self._undo(arrival.owner, arrival.key, existed=bool(outcomes[index]))
+                self._undo(arrival, placed)
                 outcomes[index] = cannot_store(self._tree.root, failed[arrival.owner])
             else:
                 self._tree.replace_others(arrival.owner, arrival.key)
         return outcomes
 
-    def _place(self, arrival: _Arrival) -> bool | BaseException:
+    def _place(self, arrival: _Arrival) -> Placed | BaseException:
         try:
             arrival.prepare()
             return self._tree.place(arrival.path, arrival.owner, arrival.key)
@@ -146,14 +144,13 @@ class BlobFiles:
         except InvalidInput as error:
             return error
 
-    def _undo(self, owner: JobId, key: BlobKey, existed: bool) -> None:
+    def _undo(self, arrival: _Arrival, placed: Placed) -> None:
         """Delete a BLOB that was stored just now, because it is not durable or its caller was cancelled.
 
-        Does nothing if the BLOB ``existed`` before.
+        Does nothing if the BLOB existed before, or if another upload has stored it since then.
         """
-        if not existed:
-            with contextlib.suppress(OSError):
-                self._tree.delete(owner, [key])
+        with contextlib.suppress(OSError):
+            self._tree.take_back(arrival.owner, arrival.key, placed)
 
     async def share(self, owner: JobId, key: BlobKey) -> bool:
         for source in await self._writers.run(lambda: self._tree.places(key)):

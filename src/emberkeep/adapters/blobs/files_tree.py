@@ -49,6 +49,14 @@ class Damage:
     file: Identity
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A file that was placed as a BLOB. ``existed``: in place of an earlier file of that BLOB."""
+
+    existed: bool
+    file: Identity
+
+
 class BlobTree:
     """A tree of BLOBs. Besides the errors that they name, methods raise OSError."""
 
@@ -94,18 +102,17 @@ class BlobTree:
         file to the content's other owners as well. Raises OSError: in that case, a new BLOB is not stored, and an
         existing one stays, as the old file or as the new one.
         """
-        existed = self.place(temporary, owner, key, verified=verified)
+        placed = self.place(temporary, owner, key, verified=verified)
         try:
             self.sync(owner)
         except OSError:
-            if not existed:
-                self.delete(owner, [key])
+            self.take_back(owner, key, placed)
             raise
         if mend:
             self.replace_others(owner, key)
-        return existed
+        return placed.existed
 
-    def place(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True) -> bool:
+    def place(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True) -> Placed:
         """Do the first half of ``publish``: the BLOB exists, but is durable only after ``sync``."""
         place, source, target = (owner, key), str(temporary), str(self.file(owner, key))
         new = identity(os.lstat(source))
@@ -119,7 +126,14 @@ class BlobTree:
                 self._make_owner(owner)
                 temporary.rename(target)
             self._index.add(place, new if verified else None)
-        return existed
+        return Placed(existed, new)
+
+    def take_back(self, owner: JobId, key: BlobKey, placed: Placed) -> None:
+        """Delete a BLOB that was placed just now, unless it existed before, or has got another file since then."""
+        with self._lock:
+            if not placed.existed and _identity_or_none(self.file(owner, key)) == placed.file:
+                self.file(owner, key).unlink(missing_ok=True)
+                self._forget((owner, key))
 
     def sync(self, owner: JobId) -> None:
         """Make the BLOBs that were placed for ``owner`` durable."""

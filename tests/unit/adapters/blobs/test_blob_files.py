@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore, DamagedBlob
@@ -444,6 +445,31 @@ async def test_cancelled_in_the_last_moment(
     with pytest.raises(asyncio.CancelledError):
         await upload
     assert files_in(root) == ({f"{ONE}/{blob('a')[0]}"} if there else set())
+
+
+@pytest.mark.req("BLOB-3")
+async def test_cancelled_beside_another_upload_of_the_same(
+    store: BlobFiles, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose upload has succeeded finds the BLOB, whatever becomes of the other one."""
+    reached, go_on, real = threading.Event(), threading.Event(), BlobTree.replace_others
+
+    def slow(tree: BlobTree, owner: JobId, key: BlobKey) -> None:
+        if not reached.is_set():  # the first upload has stored its file
+            reached.set()
+            assert go_on.wait(DEADLINE)
+        real(tree, owner, key)
+
+    monkeypatch.setattr(BlobTree, "replace_others", slow)
+    first = asyncio.create_task(receive(store, ONE, "a"))
+    assert await asyncio.to_thread(reached.wait, DEADLINE)
+    key = await receive(store, ONE, "a")
+    first.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert files_in(root) == {f"{ONE}/{key}"}
+    assert (await store.path(ONE, key)).read_bytes() == blob("a")[1]
 
 
 async def test_chunks_of_any_size(store: BlobFiles) -> None:
