@@ -56,6 +56,8 @@ log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
 PREPARING_SECONDS = 20.0  # for the directories of one process, usually a moment
+KILLED_SECONDS = 30.0  # for which a start or an end waits for killed processes, usually a moment
+_HANGING = "see whether a file system that they use does not answer"
 _MOST_PREPARED = 16  # at a time
 _GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -93,6 +95,7 @@ class ProcessLauncher:
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
+        self._endings: set[asyncio.Task[None]] = set()  # of leftovers
         self._preparing = DoubtfulWork(_MOST_PREPARED, patience=PREPARING_SECONDS)
         self._ends = ProcessEnds(self._places, self._tell)
         self.memory = ProcessMemory(supervisor, self._ends, self._running)
@@ -130,22 +133,22 @@ class ProcessLauncher:
     ) -> Adopted:
         keys = {process_name(key): key for key in wanted}
         alive: dict[ProcessKey, int] = {}
-        endings = []
+        unwanted: list[Leftover] = []
         for leftover in await self._supervisor.leftovers():
             key = keys.get(leftover.name)
             if key is None or key in alive or leftover.leader is None or not leftover.is_led:
                 log.warning("ending a process that belongs to no recorded slot or driver", process=leftover.name)
-                endings.append(self._supervisor.end_leftover(leftover, 0.0))
+                unwanted.append(leftover)
             elif await asyncio.to_thread(self._has_lost_its_gateway, key, leftover.leader.pid):
                 log.warning(
                     "ending an executor whose state gateway has ended or moved: its slot gets another executor",
                     process=leftover.name,
                 )
-                endings.append(self._supervisor.end_leftover(leftover, 0.0))
+                unwanted.append(leftover)
             else:
                 self._take_over(key, leftover)
                 alive[key] = leftover.leader.pid
-        await asyncio.gather(*endings)
+        await self._end_leftovers(unwanted)
         await asyncio.to_thread(self.standbys.takes.clean_up)
         self.standbys.begin()
         drivers = {key for key in wanted if isinstance(key, DriverKey)} - alive.keys()
@@ -153,6 +156,30 @@ class ProcessLauncher:
         kept = frozenset(key.job_id for key in outcomes) if jobs is None else jobs
         await asyncio.to_thread(self._places.clean_up, kept, {self._places.directory(key) for key in alive})
         return Adopted(alive=alive, outcomes=outcomes)
+
+    async def _end_leftovers(self, leftovers: list[Leftover]) -> None:
+        """Kill these processes, and wait until they have ended, but not for ever.
+
+        One that waits for a mount that hangs may never end. It runs no code any longer, and the supervisor watches it.
+        """
+        endings = {asyncio.create_task(self._supervisor.end_leftover(each, 0.0)): each.name for each in leftovers}
+        if not endings:
+            return
+        self._endings.update(endings)
+        for ending in endings:
+            ending.add_done_callback(self._leftover_ended)
+        _, late = await asyncio.wait(endings, timeout=KILLED_SECONDS)
+        if late:
+            log.error(
+                "killed processes of the previous task manager process do not end; going on without waiting for them",
+                processes=sorted(endings[each] for each in late),
+                hint=_HANGING,
+            )
+
+    def _leftover_ended(self, ending: asyncio.Task[None]) -> None:
+        self._endings.discard(ending)
+        if not ending.cancelled() and (error := ending.exception()) is not None:
+            log.warning("a leftover process was killed, but its end was not seen", reason=str(error))
 
     def _outcomes(
         self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
@@ -201,6 +228,8 @@ class ProcessLauncher:
 
     async def leave(self) -> None:
         """End the launcher and leave its processes running."""
+        for ending in self._endings:
+            ending.cancel()
         await self.standbys.leave()
         await self._files.leave()
         await self._ends.leave()
@@ -281,8 +310,12 @@ class ProcessLauncher:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def kill_all(self) -> None:
-        """Send SIGKILL to all processes that are still running."""
-        await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
+        """Send SIGKILL to all processes that are still running. Wait for their end, but not for ever."""
+        try:
+            async with asyncio.timeout(KILLED_SECONDS):
+                await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
+        except TimeoutError:
+            log.error("killed processes do not end; leaving them", processes=sorted(self._running), hint=_HANGING)
 
     async def forget_job(self, job_id: JobId) -> None:
         await asyncio.to_thread(remove_tree, self._root.job(job_id))

@@ -50,6 +50,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 STARTING_SECONDS = 15.0  # for which a process of a job counts as starting
+LEAVING_SECONDS = 30.0  # for the end of killed processes, usually a moment
 WARMING_SECONDS = 1200.0  # for a whole warm-up at idle priority, after which the process counts as hanging
 _PREFIX = "standby-"
 
@@ -176,12 +177,17 @@ class Standbys:
         self._begun.set()
 
     async def leave(self) -> None:
-        """End all standby processes that no job has taken, and start no others."""
+        """End all standby processes that no job has taken, and start no others. Wait for that, but not for ever."""
         self._is_leaving = True
         await self.takes.raise_compilers(at_once=True)
         kept = list(self._kept.values())
-        await asyncio.gather(*(self._end(each) for each in kept))
-        await asyncio.gather(*(each.warming for each in kept if each.warming), *self._killing, return_exceptions=True)
+        tasks = [*(each.warming for each in kept if each.warming), *self._killing]
+        try:
+            async with asyncio.timeout(LEAVING_SECONDS):
+                await asyncio.gather(*(self._end(each) for each in kept))
+                await asyncio.gather(*tasks, return_exceptions=True)
+        except TimeoutError:
+            log.error("killed standby processes do not end; leaving them", processes=sorted(each.name for each in kept))
 
     # --- the pool -----------------------------------------------------------------------------------------------------
 
