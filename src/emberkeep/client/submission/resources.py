@@ -12,7 +12,7 @@ DEFAULT_HEAP = "1g"
 DEFAULT_EXECUTORS = 2
 _DEFAULT_MINIMUM_OVERHEAD = "384m"
 _DEFAULT_OVERHEAD_FACTOR = "0.10"
-_MEMORY = re.compile(r"(\d+)(?:([kmgtp])b?|(b))?")
+_MEMORY = re.compile(r"0*([0-9]{1,18})(?:([kmgtp])b?|(b))?")
 _BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 

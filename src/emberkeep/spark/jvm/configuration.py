@@ -40,7 +40,8 @@ SHUFFLE_TRACKING = "spark.dynamicAllocation.shuffleTracking.enabled"
 SHUFFLE_SERVICE = "spark.shuffle.service.enabled"
 _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 OFF_HEAP_SIZE = "spark.memory.offHeap.size"
-_MEMORY = re.compile(r"^\s*(\d+)\s*(?:([kmgtp])b?|(b))?\s*$", re.IGNORECASE)
+# Spark reads a 64-bit number, and Python refuses to read thousands of digits.
+_MEMORY = re.compile(r"^\s*0*([0-9]{1,18})\s*(?:([kmgtp])b?|(b))?\s*$", re.IGNORECASE)
 _BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 # An executor needs these before it can fetch the other settings from the driver; see SparkConf.isExecutorStartupConf.
 _STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.", SSL_PREFIX, FILE_ENCRYPTION)

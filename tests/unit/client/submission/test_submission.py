@@ -92,6 +92,7 @@ def test_job_options_go_along() -> None:
         ({"name": "x" * 257}, r"name has 257 characters \(256 characters at most\)"),
         ({"name": "a\nb"}, "control characters"),
         ({"driver_memory": "much"}, r"spark\.driver\.memory='much' is not an amount of memory"),
+        ({"driver_memory": "9" * 5000}, r"spark\.driver\.memory='9+' is not an amount of memory"),
         ({"num_executors": "0"}, r"spark\.executor\.instances='0'"),
         ({"files": "data.csv#app.py"}, r"different files, and both would be called app\.py"),
         ({"main_class": "a.B"}, "--class is for Java"),

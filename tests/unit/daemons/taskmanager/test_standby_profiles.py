@@ -80,6 +80,13 @@ DRIVERS: list[tuple[str, dict[str, str], str, StandbyProfile | str]] = [
     ("a property", {EXTRA: "-Dpassword=hush"}, "", PROPERTIES),
     ("a property of the site", {}, f"{DEFAULT} -Dpassword=hush", PROPERTIES),
     ("no amount", {"spark.driver.memory": "much"}, "", "spark.driver.memory='much' is not an amount of memory"),
+    (
+        "more digits than Python reads",
+        {"spark.driver.memory": "9" * 5000},
+        "",
+        f"spark.driver.memory='{'9' * 5000}' is not an amount of memory",
+    ),
+    ("zeros before a heap", {"spark.driver.memory": f"{'0' * 5000}2g"}, "", driver(2048)),
     ("no heap", {"spark.driver.memory": "0"}, "", "spark.driver.memory='0' is less than 1 MiB"),
     ("a heap as an option", {EXTRA: "-Xmx1g"}, "", f"{EXTRA} must not set -Xmx (-Xmx1g)"),
 ]
