@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import importlib
+import os
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -86,10 +87,11 @@ class OwnModules:
 
     def __init__(self, places: Sequence[Path]) -> None:
         self._known: dict[str, bool] = {}  # the answers of ``has``
-        self._folders = [place for place in places if place.is_dir()]
+        # By os.path: what this user may not look at is not there, for the driver as well.
+        self._folders = [place for place in places if os.path.isdir(place)]  # noqa: PTH112
         self._zips: list[tuple[Path, frozenset[str]]] = []
         for place in places:
-            if place.is_file():
+            if os.path.isfile(place):  # noqa: PTH113
                 with contextlib.suppress(OSError, *DAMAGED), zipfile.ZipFile(place) as archive:
                     self._zips.append((place, frozenset(archive.namelist())))
 
@@ -101,7 +103,7 @@ class OwnModules:
         if name not in self._known:
             files = {f"{name}.py", f"{name}/__init__.py"}
             self._known[name] = any(names & files for _, names in self._zips) or any(
-                any((folder / file).is_file() for file in files) or any(folder.glob(f"{name}.*.so"))
+                any(os.path.isfile(folder / file) for file in files) or any(folder.glob(f"{name}.*.so"))  # noqa: PTH113
                 for folder in self._folders
             )
         return self._known[name]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -112,6 +115,26 @@ def test_own_modules_are_followed_wherever_they_are(job: Job, tmp_path: Path) ->
     found = {name for name, _ in job.wanted("import beside, package\nfrom zipped import sub\nimport plain.inner")}
     expected = {"ek_beside", "ek_part", "ek_other", "ek_deep", "ek_plain", "ek_zipped", "ek_sub"}
     assert found == expected | {"plain.inner"}, "a folder without __init__.py may be an installed package"
+
+
+def test_a_place_that_cannot_be_looked_at_is_none_of_the_job_s(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may be submitted from a folder below one that is closed to its task manager."""
+    closed = job.folder / "home" / "project"
+    real = os.stat
+
+    def refuse(path: os.PathLike[str] | str, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(closed)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return real(path, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    job.places.append(closed)
+    assert job.wanted("import ek_one") == [("ek_one", ())]
+
+
+def test_a_module_whose_name_no_file_can_have_is_not_the_job_s(job: Job) -> None:
+    long = "x" * 300
+    assert job.wanted(f"import {long}\nimport ek_one") == [(long, ()), ("ek_one", ())]
 
 
 def test_a_module_as_program_is_followed(job: Job) -> None:
