@@ -174,11 +174,24 @@ class ConnectionPool:
 
     def _give_back(self, address: str, connection: socket.socket, keep: bool) -> None:
         with self._lock:
-            kept = self._idle.setdefault(address, [])
+            self._drop_old()
+            kept = self._idle.get(address, [])
             if keep and not self._closed and len(kept) < _IDLE_PER_ADDRESS:
-                kept.append((time.monotonic(), connection))
+                self._idle[address] = [*kept, (time.monotonic(), connection)]
                 return
         connection.close()
+
+    def _drop_old(self) -> None:
+        """Close what has been idle for too long: peers come and go, and many are asked only once."""
+        now = time.monotonic()
+        for address, kept in list(self._idle.items()):
+            young = [each for each in kept if now - each[0] < _IDLE_SECONDS]
+            for _, connection in kept[: len(kept) - len(young)]:  # the oldest come first
+                connection.close()
+            if young:
+                self._idle[address] = young
+            else:
+                del self._idle[address]
 
 
 def _has_input(connection: socket.socket) -> bool:

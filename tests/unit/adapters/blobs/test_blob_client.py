@@ -11,8 +11,10 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from emberkeep.adapters.blobs import wire
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
@@ -206,6 +208,23 @@ async def test_a_connection_that_the_server_closed_meanwhile_is_replaced(
         threads.connections._give_back(address, closing, True)
         await client.download(JOB, KEY, tmp_path / "blob")
     assert len(app.requests) == 2
+
+
+async def test_idle_connections_to_peers_that_are_asked_no_more_are_closed(
+    threads: BlobThreads, server: str, app: BlobServerApp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connections(address: str) -> int:
+        host, _, port = address.rpartition(":")
+        return sum(each.raddr == (host, int(port)) for each in psutil.Process().net_connections("tcp"))
+
+    async with served(app.routes()) as other:
+        await source(threads, other).download(JOB, KEY, tmp_path / "blob")
+        assert connections(other) == 1
+        await source(threads, server).download(JOB, KEY, tmp_path / "blob")
+        assert connections(other) == 1, "it may be used again soon"
+        monkeypatch.setattr(wire, "_IDLE_SECONDS", 0.0)
+        await source(threads, server).download(JOB, KEY, tmp_path / "blob")
+        assert connections(other) == 0
 
 
 async def test_a_disk_that_takes_nothing_is_told_as_such(threads: BlobThreads, server: str, tmp_path: Path) -> None:
