@@ -150,7 +150,10 @@ class ProcessStarts:
         user: OsUser | None,
     ) -> StartRequest:
         log_stem = self._places.log_stem(key)
-        log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Fatal(f"cannot create {error.filename} for logs: {error.strerror}") from error
         if user is not None:
             try:
                 hand_over(self._places.directory(key), user)

@@ -26,7 +26,7 @@ from emberkeep.protocol.messages import StartDriver
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import DriverKey
-from tests.unit.taskmanager.agent_bench import start_driver
+from tests.unit.taskmanager.agent_bench import start_driver, start_executor
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ class Bench:
         root = WorkingDirectory(directory)
         self.mount = mount
         self.supervisor = Supervisor()
-        java = JavaRuntime(None, Path("java"), 17)
+        java = JavaRuntime(None, directory / "java", 17)
         node = LaunchNode("tm", "127.0.0.1", root, directory / "token", java, Configuration())
         self.libraries = NoLibraries()
         supervisor, libraries = cast(ProcessSupervisor, self.supervisor), cast(LibraryCache, self.libraries)
@@ -141,4 +141,15 @@ async def test_a_driver_that_is_told_to_end_at_the_end_of_a_step_is_not_started(
     with pytest.raises(Fatal, match="asked to end before it was started"):
         await bench.start(OTHER)
     await asyncio.gather(*stops)
+    assert bench.supervisor.started == []
+
+
+async def test_logs_that_cannot_be_made_fail_the_start_alone(bench: Bench, tmp_path: Path) -> None:
+    """Logs may be on another disk than what a process works with."""
+    (tmp_path / "logs").write_text("no directory")
+    (tmp_path / "java").touch()
+    for start in (bench.start(OTHER), bench.launcher.start_executor(start_executor())):
+        with pytest.raises(Fatal, match="logs") as failure:
+            await start
+        assert isinstance(failure.value.__cause__, OSError), "the next attempt may find them"
     assert bench.supervisor.started == []
