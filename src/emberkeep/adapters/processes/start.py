@@ -12,6 +12,7 @@ import errno
 import os
 import re
 import secrets
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -109,14 +110,27 @@ def launch(request: StartRequest, directory: Path, marker: str, groups: ProcessG
         group = _make_group(request, marker, groups)
         with _output(request.stdout, request.user) as stdout, _output(request.stderr, request.user) as stderr, REAPING:
             pid = _spawn(request, marker, (stdout, stderr), group)
+            identity = _identified(pid, request)
             WAITED_FOR.add(pid)
-            stat = read_stat(pid)
-            assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
-            return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
+            return identity
     except BaseException:
         groups.end(marker)
         with contextlib.suppress(OSError):  # a record that stays is harmless, and the first error matters more
             remove_record(path)
+        raise
+
+
+def _identified(pid: int, request: StartRequest) -> ProcessIdentity:
+    """Return the identity of a process that was just started. Raises RetryLater, Fatal: then the process is ended."""
+    try:
+        stat = read_stat(pid)
+        assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
+        return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
+    except BaseException as error:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        if isinstance(error, OSError):
+            raise _refusal(f"cannot look at {request.name}, which was just started: {error}", error, None) from error
         raise
 
 
@@ -129,7 +143,7 @@ def _make_group(request: StartRequest, marker: str, groups: ProcessGroups) -> Gr
         raise _refusal(f"cannot make a control group for {request.name}: {error}", error, _GROUP_HINT) from None
 
 
-def _refusal(problem: str, error: OSError, hint: str) -> Fatal | RetryLater:
+def _refusal(problem: str, error: OSError, hint: str | None) -> Fatal | RetryLater:
     """Return the error of a start. ``hint``: what helps if the reason does not pass."""
     if passing := shortage(error):
         return RetryLater(problem, hint=passing)
