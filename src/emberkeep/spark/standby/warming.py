@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ FOR_DRIVER, FOR_EXECUTOR = "driver", "executor"
 _WARM_UP = "emberkeep.daemons.warm_up"  # by name: it serves a state gateway, which this package does not know
 WARM_UP_SECONDS = 900.0  # at idle priority, a warm-up of 30 s may take much longer
 
+_PID = re.compile(r"[0-9]{1,10}")
+_SHOWN = 200  # characters
 PYTHON_SECONDS = 300.0  # at idle priority, imports of 0.5 s may take much longer
 
 
@@ -88,7 +91,10 @@ def start_python(jvm: int, directory: Path, environ: Mapping[str, str]) -> int:
         raise StandbyFailed(f"the imports of the Python workers took longer than {PYTHON_SECONDS:.0f} s") from error
     if done.returncode != 0:
         raise StandbyFailed(f"the warm Python ended with exit code {done.returncode}: {_last_line(done.stderr)}")
-    return int(done.stdout)
+    last = _last_line(done.stdout)  # a site may let each interpreter print something as it starts
+    if not _PID.fullmatch(last):
+        raise StandbyFailed(f"the warm Python has not said its pid: {last[:_SHOWN]}")
+    return int(last)
 
 
 def _last_line(text: str) -> str:

@@ -19,6 +19,7 @@ import pytest
 
 from emberkeep.base.processes.priority import raise_to_normal
 from emberkeep.spark.errors import StandbyFailed
+from emberkeep.spark.executors import warm_python
 from emberkeep.spark.executors.python_daemon import MODULE, WARM_PYTHON
 from emberkeep.spark.executors.warm_python import SOCKET
 from emberkeep.spark.standby.warming import start_python
@@ -169,3 +170,14 @@ def test_imports_that_fail_say_why(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ImportError('broken')")
     with pytest.raises(StandbyFailed, match="broken"):
         start_python(os.getpid(), tmp_path, {**ENVIRON, "PYTHONPATH": str(tmp_path)})
+
+
+def test_what_a_site_prints_when_python_starts_is_not_the_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_python, "MODULE", "said")
+    environ = {**ENVIRON, "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    (tmp_path / "said.py").write_text("print(17)")
+    assert start_python(os.getpid(), tmp_path, environ) == 17
+    (tmp_path / "said.py").write_text("print(17)\nprint('good-bye')")
+    with pytest.raises(StandbyFailed, match="good-bye"):
+        start_python(os.getpid(), tmp_path, environ)
