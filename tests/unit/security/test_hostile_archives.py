@@ -78,6 +78,22 @@ def test_an_archive_in_an_archive_is_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "content" / "inner.tgz").read_bytes() == inner
 
 
+def test_what_python_prints_as_it_starts_is_no_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "blob").write_bytes(tar(regular("a", b"x")))
+    unpack_apart(tmp_path / "blob", "a.tgz", tmp_path / "content", LIMITS, threading.Event())
+    assert (tmp_path / "content" / "a").read_bytes() == b"x"
+
+    (tmp_path / "blob").write_bytes(tar(regular("../evil", b"x")))
+    with pytest.raises(Fatal, match="which is outside the archive"):
+        unpack_apart(tmp_path / "blob", "a.tgz", tmp_path / "again", LIMITS, threading.Event())
+
+    (tmp_path / "sitecustomize.py").write_text("import os; print('{}', flush=True); os._exit(3)")
+    with pytest.raises(Fatal, match=r"cannot unpack a\.tgz: its process ended with 3"):
+        unpack_apart(tmp_path / "blob", "a.tgz", tmp_path / "once more", LIMITS, threading.Event())
+
+
 def test_processor_time_is_bounded(tmp_path: Path) -> None:
     """tarfile needs seconds for each of these headers, although they are no longer than is allowed."""
     slow = b"9" * 60_000 + b" "

@@ -150,7 +150,7 @@ def _result(config: ConfigOptions, action: tuple[str, ...], kind: type[T]) -> T:
         arguments += ["-D", definition]
     done = subprocess.run(arguments, capture_output=True, check=False)
     if done.returncode == 0:
-        return msgspec.json.decode(done.stdout, type=kind)
+        return msgspec.json.decode(done.stdout.rstrip().rpartition(b"\n")[2], type=kind)  # Python's site may print, too
     lines = done.stderr.decode("utf-8", "replace").rstrip().splitlines()
     try:
         told: dict[str, Any] = msgspec.json.decode(lines[-1] if lines else "")

@@ -63,12 +63,17 @@ def _examined(cluster: ClusterOptions) -> Report:
     except subprocess.TimeoutExpired:
         raise Fatal(f"the checks have not ended after {_SECONDS:g} s", hint="please report it") from None
     if done.returncode == ExitCode.USAGE:
-        told = msgspec.json.decode(done.stderr)
+        told = msgspec.json.decode(_last_line(done.stderr))
         raise InvalidInput(told["message"], hint=told["hint"])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").rstrip().splitlines()
         raise Fatal(f"the checks have failed: {lines[-1] if lines else done.returncode}", hint="please report it")
-    return msgspec.json.decode(done.stdout, type=Report)
+    return msgspec.json.decode(_last_line(done.stdout), type=Report)
+
+
+def _last_line(text: bytes) -> bytes:
+    """Return the last line, which is the process's answer: Python's site may print something as it starts."""
+    return text.rstrip().rpartition(b"\n")[2]
 
 
 def _print(report: Report, *, every: bool) -> None:

@@ -90,7 +90,7 @@ def _start(interpreter: Path, environment: Path, path: str, archive: str, user: 
         home = _absent_home(environment)
         reason = f"; its pyvenv.cfg says that it was made from {home}, which is not on this node" if home else ""
         raise Fatal(f"{path} in {archive} does not start{reason}: {said}", hint=PACKING_HINT)
-    return out.decode(errors="replace").strip()
+    return out.decode(errors="replace").strip().rpartition("\n")[2]  # its site may print something as it starts
 
 
 def _output(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

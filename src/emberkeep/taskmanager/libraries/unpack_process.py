@@ -61,10 +61,11 @@ def unpack_apart(
     unusable, and no process changes them afterwards.
     """
     order = _Order(archive=str(archive), name=name, target=str(target), limits=limits, parent=os.getpid())
+    own_packages = () if user is None else ("-s",)  # the packages of the job's user are the job's code
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, msgspec.json.encode(order).decode()],
+            [sys.executable, *own_packages, "-P", "-m", __name__, msgspec.json.encode(order).decode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -83,12 +84,23 @@ def unpack_apart(
         raise Fatal(f"{name} was not unpacked: the task manager ends")
     if process.returncode == -signal.SIGXCPU:
         raise Fatal(f"{name} takes more than {limits.cpu} s of processor time to unpack", hint=_WRONG_ARCHIVE)
-    if out:
-        refusal = from_json(out, _Refusal)
-        raise Fatal(refusal.message, hint=refusal.hint)
     if process.returncode != 0:
+        refusal = _refusal_in(out)
+        if refusal is not None:
+            raise Fatal(refusal.message, hint=refusal.hint)
         said = err.decode(errors="replace").strip()[-_LAST_CHARACTERS:]
         raise Fatal(f"cannot unpack {name}: its process ended with {process.returncode} {said}", hint=_WRONG_ARCHIVE)
+
+
+def _refusal_in(out: bytes) -> _Refusal | None:
+    """Return the refusal in the last line that the process has printed; None if there is none.
+
+    What else it prints is not ours: Python runs code of its site, and of its user, as it starts.
+    """
+    try:
+        return from_json(out.rstrip().rpartition(b"\n")[2], _Refusal)
+    except msgspec.DecodeError:
+        return None
 
 
 def _wait(process: subprocess.Popen[bytes], stop: threading.Event) -> tuple[bytes, bytes]:

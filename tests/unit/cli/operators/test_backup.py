@@ -62,6 +62,16 @@ def test_a_cluster_is_backed_up_verified_and_restored(tmp_path: Path, capfd: Out
     assert "there is a job store already" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("site")
+def test_what_python_prints_as_it_starts_is_not_the_result(
+    tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert main(["backup", "create", str(tmp_path / "backup.tar"), *options(tmp_path, "old")]) == 0
+    assert "1 job, " in capfd.readouterr().out
+
+
 def test_a_damaged_backup_has_an_exit_code_and_names_the_damage(
     site: EmbeddedSite, tmp_path: Path, capfd: Output
 ) -> None:

@@ -51,6 +51,15 @@ def test_a_machine_is_examined_before_there_is_a_cluster(capfd: Output) -> None:
     assert set(found) == {"java", "descriptors", "storage", "disk", "memory"}
 
 
+def test_what_python_prints_as_it_starts_is_not_the_report(
+    alone: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (alone / "sitecustomize.py").write_text("print('welcome')")
+    monkeypatch.setenv("PYTHONPATH", str(alone))
+    assert main(["doctor", "-D", "rest.port=0", "-o", "json"]) == 0
+    assert findings(capfd)["java"] == ["ok"]
+
+
 def test_what_is_wrong_comes_with_its_fix_and_an_exit_code(alone: Path, capfd: Output) -> None:
     file = alone / "a file"
     file.write_text("no directory")

@@ -34,6 +34,11 @@ def test_an_interpreter_that_this_node_has_works(environment: Path) -> None:
     check(environment)
 
 
+def test_what_an_environment_prints_as_it_starts_is_not_its_version(environment: Path) -> None:
+    program(environment, f"echo welcome; echo {PYTHON}")
+    check(environment)
+
+
 def test_the_link_that_leads_nowhere_is_named(environment: Path) -> None:
     (environment / "bin/python").symlink_to("python3")
     (environment / "bin/python3").symlink_to("/opt/packer/bin/python3.11")
