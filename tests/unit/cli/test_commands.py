@@ -26,6 +26,7 @@ from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
     DynamicAllocationInfo,
+    ExceptionInfo,
     ExecutorInfo,
     ReclaimInfo,
     ReservedStandbyInfo,
@@ -316,6 +317,27 @@ def test_info_shows_who_gets_what_a_job_gives_back(
     assert main(["info", "etl"]) == 0
     (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("Gives back"))
     assert line.endswith(f" {told}: job 7 waits")
+
+
+def test_info_shows_the_beginning_and_the_end_of_what_a_lost_driver_wrote(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl")}
+    text = "\n".join(["The end of its output:", *(f"line {number}" for number in range(30))])
+    fake.exceptions = [
+        ExceptionInfo(
+            exception_name="lost",
+            stacktrace=text,
+            message="killed",
+            timestamp=NOW,
+            task_name="",
+            endpoint="",
+            task_manager_id="tm-1",
+            failure_labels={},
+            concurrent_exceptions=[],
+        )
+    ]
+    assert main(["info", "etl"]) == 0
+    shown = capfd.readouterr().out.partition("lost: killed\n")[2].splitlines()
+    assert shown == [f"    {line}" for line in ("The end of its output:", "…", *(f"line {n}" for n in range(20, 30)))]
 
 
 @pytest.mark.req("LOC-11")

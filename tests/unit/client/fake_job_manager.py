@@ -224,6 +224,7 @@ class FakeJobManager:
         self.makes_login_links = True
         self.url = ""
         self.jobs: dict[str, rest_jobs.JobDetailsInfo] = {}
+        self.exceptions: list[rest_jobs.ExceptionInfo] = []  # of every job, newest first
         self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
         self.merged: list[rest_logs.MergedLogRecords] = []  # replies, in the order of the requests
@@ -482,7 +483,7 @@ class FakeJobManager:
 
     async def _exceptions(self, request: web.Request) -> web.Response:
         self._known(request)
-        history = rest_jobs.ExceptionHistory(entries=[], truncated=False)
+        history = rest_jobs.ExceptionHistory(entries=self.exceptions, truncated=False)
         return reply(
             rest_jobs.JobExceptions(
                 root_exception=None, timestamp=None, all_exceptions=[], truncated=False, exception_history=history

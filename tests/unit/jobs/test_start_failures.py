@@ -149,6 +149,7 @@ def test_an_end_without_a_result_names_what_was_written_last_and_where(tmp_path:
     outcome = places.outcome(key, 1)
     assert outcome.message.endswith(f"with exit code 1 without a result: ImportError: planted (see {log})")
     assert outcome.lasting
+    assert outcome.traceback.startswith("The end of its output:\nTraceback (most recent call last):\n")
     killed = places.outcome(key, -9)
     assert "planted" not in killed.message
     assert not killed.lasting

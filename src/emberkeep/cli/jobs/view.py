@@ -233,7 +233,12 @@ def _print_exceptions(exceptions: JobExceptions) -> None:
             where = f" on {entry.task_manager_id}" if entry.task_manager_id else ""
             print_line(f"  {timestamp(entry.timestamp)}{where}  {entry.exception_name}: {entry.message}")
             if entry is entries[0] and entry.stacktrace != entry.message:
-                for line in entry.stacktrace.rstrip().splitlines()[-_SHOWN_LINES:]:
+                for line in _shortened(entry.stacktrace.rstrip().splitlines()):
                     print_line(f"    {line}")
         if len(entries) > _SHOWN_EXCEPTIONS:
             print_line(f"  … {len(entries) - _SHOWN_EXCEPTIONS} older; `-o json` shows all")
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """Leave lines in the middle out: the first one says what the text is, and the last ones say most."""
+    return lines if len(lines) <= _SHOWN_LINES else [lines[0], "…", *lines[2 - _SHOWN_LINES :]]

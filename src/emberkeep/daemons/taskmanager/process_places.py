@@ -129,7 +129,7 @@ class ProcessPlaces:
             exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
             kind=FailureKind.LOST,
             message=message,
-            traceback=written_last,
+            traceback=f"The end of its output:\n{written_last}" if written_last else "",
             lasting=ended_itself,
         )
 
