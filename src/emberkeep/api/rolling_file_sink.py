@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from emberkeep.api.functions import FollowsQueries
 from emberkeep.api.job import current_job
 from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.processes.standard_streams import say
 
 _STATE_VERSION = 1
 _PAUSE_SECONDS = 1.0  # between tries to write to an output that is unavailable
@@ -79,8 +79,7 @@ class RollingFileSink(FollowsQueries):
         waits = False
         while (obstacle := self._write(frame, batch_id)) is not None:
             if not waits:
-                sys.stderr.write(f"emberkeep: batch {batch_id} waits for its output: {obstacle}\n")
-                sys.stderr.flush()
+                say(f"emberkeep: batch {batch_id} waits for its output: {obstacle}")
             waits = True
             time.sleep(_PAUSE_SECONDS)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import threading
+
+from emberkeep.base.processes.standard_streams import say
 
 
 class Notices:
@@ -18,5 +19,4 @@ class Notices:
             if text in self._said:
                 return
             self._said.add(text)
-        sys.stderr.write(f"emberkeep: {text}\n")
-        sys.stderr.flush()
+        say(f"emberkeep: {text}")

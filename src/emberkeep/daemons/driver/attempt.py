@@ -32,6 +32,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.base.processes.standard_streams import say
 from emberkeep.daemons.driver.end import explained, hand_over, reason_of_own_group, store_outcome
 from emberkeep.daemons.driver.event_log import prepared_event_log
 from emberkeep.daemons.driver.gateway import serve_own_gateway
@@ -110,7 +111,7 @@ class _Driver:
                 self._take_jvm,
             )
         except EmberkeepError as error:
-            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            say(f"emberkeep: {error}")
             lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
@@ -186,7 +187,7 @@ class _Driver:
         try:
             runtime.functions.sources_ended()
         except UserFunctionFailed as error:
-            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            say(f"emberkeep: {error}")
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
         except Cancelled:
             return CANCELLED

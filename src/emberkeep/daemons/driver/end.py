@@ -20,6 +20,7 @@ from emberkeep.adapters.cgroups.opening import find_group
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.inert_text import encodable
+from emberkeep.base.processes.standard_streams import flush
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.slots.table.memory import reason_of_kernel
@@ -92,6 +93,6 @@ def _flush_output() -> None:
     """Flush the script's output, as far as the disk allows."""
     for stream in (sys.stdout, sys.stderr):
         try:
-            stream.flush()
-        except (OSError, ValueError) as error:  # ValueError: the script has closed the stream
+            flush(stream)
+        except Exception as error:  # noqa: BLE001 - the stream may be any object of the script's
             log.warning("the end of the job's output is lost", reason=str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib.util
 import io
@@ -13,12 +14,12 @@ import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
+from emberkeep.base.processes.standard_streams import flush, say
 from emberkeep.spark.script.cancellation import Cancelled
 
 # Emberkeep's own threads have this name prefix; all other non-daemon threads are the script's.
@@ -73,7 +74,7 @@ def run_script(
                 source = file.read()
     except OSError as error:
         message = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
-        sys.stderr.write(f"emberkeep: {message}\n")
+        say(f"emberkeep: {message}")
         return ScriptOutcome(_USAGE_EXIT_CODE, OutcomeKind.RAISED, type(error).__name__, message)
     sys.argv = [path, *argv]
     _set_first_path(str(Path(path).resolve().parent) if beside else None)
@@ -157,13 +158,13 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
         # The script's exit handlers may use Spark, so run them before the driver stops Spark. Emberkeep's own handlers
         # would run here, too, so the driver process must not have any.
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush(sys.stdout)
+        flush(sys.stderr)
     # An interruption or exit after the body counts as the script's outcome, unless the body had already failed.
     return late[-1] if late[-1].kind is not OutcomeKind.FINISHED and collected[-1].exit_code == 0 else collected[-1]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _outcome() -> Iterator[list[ScriptOutcome]]:
     """Yield a list whose last element is the script's outcome, once the block has ended.
 
@@ -185,17 +186,20 @@ def _exited(end: SystemExit) -> ScriptOutcome:
         return ScriptOutcome(0, OutcomeKind.EXITED)
     if isinstance(end.code, int):
         return ScriptOutcome(end.code & 0xFF, OutcomeKind.EXITED)
-    sys.stdout.flush()
-    sys.stderr.write(f"{end.code}\n")
-    return ScriptOutcome(1, OutcomeKind.EXITED, message=str(end.code))
+    with contextlib.suppress(Exception):  # as Python does
+        flush(sys.stdout)
+    text = _message(end.code)
+    say(text)
+    return ScriptOutcome(1, OutcomeKind.EXITED, message=text)
 
 
 def _shown(error: BaseException) -> ScriptOutcome:
     """Print the script's error with the script's hook, and return the outcome. The hook may exit or fail, too."""
     error = error.with_traceback(_without_own_frames(error.__traceback__))
     outcome = _raised(error)
+    with contextlib.suppress(Exception):  # as Python does
+        flush(sys.stdout)
     try:
-        sys.stdout.flush()
         sys.excepthook(type(error), error, error.__traceback__)
     except SystemExit as end:
         return _exited(end)
@@ -203,9 +207,9 @@ def _shown(error: BaseException) -> ScriptOutcome:
         return CANCELLED
     except BaseException as broken:  # noqa: BLE001 - the hook's own error, whatever it is
         _without_context(broken, error)
-        sys.stderr.write("Error in sys.excepthook:\n")
-        traceback.print_exception(broken.with_traceback(_without_own_frames(broken.__traceback__)))
-        sys.stderr.write("\nOriginal exception was:\n")
+        say("Error in sys.excepthook:")
+        say("".join(traceback.format_exception(broken.with_traceback(_without_own_frames(broken.__traceback__)))))
+        say("Original exception was:")
         sys.__excepthook__(type(error), error, error.__traceback__)
     return outcome
 
@@ -221,7 +225,7 @@ def _full_name(kind: type[BaseException]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _message(error: BaseException) -> str:
+def _message(error: object) -> str:
     try:
         return str(error)
     except Exception as broken:  # noqa: BLE001 - a user's __str__ may fail in any way
@@ -273,7 +277,7 @@ def _shut_down_pools(threads: set[threading.Thread]) -> None:
 
 def _end_forked_child(exit_code: int) -> None:
     """End a forked child of the script that has reached the script's end, without any of Emberkeep's own steps."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush(sys.stdout)
+    flush(sys.stderr)
     atexit._run_exitfuncs()
     os._exit(exit_code)

@@ -97,6 +97,26 @@ def test_script_behaves_as_under_plain_python(script: Path, name: str) -> None:
     assert ours.exit_code == plain.returncode
 
 
+_WITHOUT_STREAMS = {
+    "closes its output": "import sys\nprint('out')\nsys.stdout.close()",
+    "closes its output and fails": "import sys\nsys.stdout.close()\n1 / 0",
+    "closes its output and exits with a text": "import sys\nsys.stdout.close()\nsys.exit('why')",
+    "closes its errors and fails": "import sys\nsys.stderr.close()\n1 / 0",
+    "closes its errors and exits with a text": "import sys\nsys.stderr.close()\nsys.exit('why')",
+    "has no output": "import sys\nsys.stdout = sys.stderr = None",
+    "has no output and fails": "import sys\nsys.stdout = sys.stderr = None\n1 / 0",
+    "has no output and exits with a text": "import sys\nsys.stdout = sys.stderr = None\nsys.exit('why')",
+    "exits with what is no text": "class Own:\n    def __str__(self): return 1 / 0\nraise SystemExit(Own())",
+}
+
+
+@pytest.mark.parametrize("name", _WITHOUT_STREAMS)
+def test_a_script_without_its_streams_ends_as_under_plain_python(script: Path, name: str) -> None:
+    script.write_text(_WITHOUT_STREAMS[name])
+    plain, ours = _plain(script, str(script)), _ours(script)
+    assert (ours.exit_code, ours.stdout) == (plain.returncode, plain.stdout)
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "exception", "message"),
     [
