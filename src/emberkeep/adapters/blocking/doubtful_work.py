@@ -69,8 +69,8 @@ class DoubtfulWork:
         if the caller is cancelled, the work ends at its next beat, if ever.
         """
         pulse = Pulse()
-        task = await self._begun(key, what, lambda: work(pulse))
         try:
+            task = await self._begun(key, what, lambda: work(pulse))
             while not task.done():
                 beats = pulse.beats
                 await asyncio.wait({task}, timeout=self._patience)
@@ -79,9 +79,9 @@ class DoubtfulWork:
                         f"{what} has not answered for {self._patience:g} seconds",
                         hint="check that storage, and that its file system is mounted",
                     )
+            return task.result()
         finally:
             pulse.abandon()  # without effect on work that has ended
-        return task.result()
 
     async def _begun(self, key: Hashable, what: str, work: Callable[[], ResultT]) -> asyncio.Task[ResultT]:
         """Return the task of work that has begun, or has ended because no thread was free."""

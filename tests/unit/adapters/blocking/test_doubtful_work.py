@@ -126,3 +126,15 @@ async def test_work_in_steps_that_nobody_waits_for_ends_at_its_next_step(is_canc
     steps.goes_on.set()
     assert steps.ended.wait(60)
     assert steps.reached == 1
+
+
+async def test_work_in_steps_ends_although_its_caller_goes_just_after_the_beginning() -> None:
+    work, steps = DoubtfulWork(1, patience=60.0), Steps(1000, 60.0)
+    caller = asyncio.create_task(work.run_steps("a", "files of a", steps))
+    while not steps.reached:  # noqa: ASYNC110 - the caller learns of the beginning only in a later turn
+        await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    steps.goes_on.set()
+    assert steps.ended.wait(60)
+    assert steps.reached == 1
