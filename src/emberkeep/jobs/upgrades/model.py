@@ -99,6 +99,7 @@ class StopFacts(msgspec.Struct, frozen=True, kw_only=True):
 class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A running streaming query. ``batch``: its newest committed batch; -1: none is known.
 
+    ``location``: of its checkpoint, or the name of its run if it has none.
     ``has_rows``: that batch has read rows, so the query has run it since its start. ``waits``: for data or its next
     trigger.
     """

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
-from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.checkpoints import LOCATION_LIMIT, JobPointers
 from emberkeep.jobs.upgrades.model import Facts, QueryFacts, StopFacts, StopState, Upgrade, VersionFacts
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.transitions import RequestPhase
+from emberkeep.protocol.messages import QueryProgress
 
 
 def facts_of(upgrade: Upgrade, table: JobTable, creating: frozenset[JobId], stop: Ended | None) -> Facts:
@@ -39,15 +42,17 @@ def queries_of(job: ManagedJob | None) -> tuple[QueryFacts, ...]:
     if report is None:
         return ()
     commits = {each.location: each.batch_id for each in report.checkpoints}
-    return tuple(
-        QueryFacts(
-            name=each.name or each.id,
-            location=each.checkpoint_location,
-            batch=commits.get(each.checkpoint_location, -1),
-            has_rows=each.num_input_rows > 0,
-            waits=each.is_waiting,
-        )
-        for each in report.queries
+    return tuple(_query(each, commits) for each in report.queries)
+
+
+def _query(query: QueryProgress, commits: Mapping[str, int]) -> QueryFacts:
+    location, has_rows = query.checkpoint_location, query.num_input_rows > 0
+    if 0 < len(location) <= LOCATION_LIMIT:
+        batch = commits.get(location, -1)
+    else:  # no commits are reported; without a checkpoint, each run counts its batches from 0
+        location, batch = f"run {query.run_id}", query.batch_id if has_rows else query.batch_id - 1
+    return QueryFacts(
+        name=query.name or query.id, location=location, batch=batch, has_rows=has_rows, waits=query.is_waiting
     )
 
 

@@ -14,10 +14,12 @@ from emberkeep.base.request_context import called_by
 from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.views.upgrades import UpgradeWish
+from emberkeep.jobs.checkpoints import LOCATION_LIMIT
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobGraph, JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.jobs.upgrades.ports import UPGRADE_BYTES
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from tests.support.simulator.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph
 from tests.unit.jobmanager.jobs.test_procedures import progress, request, told
@@ -210,6 +212,29 @@ def test_a_new_job_that_a_person_stops_is_done_although_its_time_is_over() -> No
                 await asyncio.sleep(1)
             assert await in_phase(service, UpgradePhase.WATCHING)
             await ends(cluster, new, AttemptOutcome(exit_code=0))
+            await in_phase(service, UpgradePhase.DONE)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.parametrize("location", ["", "/checkpoints/" + "x" * LOCATION_LIMIT])
+def test_a_query_whose_commits_are_not_recorded_can_be_good(location: str) -> None:
+    """One to the memory sink has no checkpoint, and one with a very long location is not reported."""
+
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            await service.gateway.upgrade(OLD, msgspec.structs.replace(wish(), batches=3))
+            await stops(cluster, master)
+            await in_phase(service, UpgradePhase.WATCHING)
+            new = await cluster.next_jobmaster(NEW, 1)
+            for batch in (0, 1, 2):
+                assert await in_phase(service, UpgradePhase.WATCHING)
+                query = msgspec.structs.replace(STREAM, batch_id=batch, num_input_rows=5, checkpoint_location=location)
+                await new.beat(queries=(query,))
+                await asyncio.sleep(2)
             await in_phase(service, UpgradePhase.DONE)
 
     in_virtual_time(scenario)
