@@ -61,8 +61,13 @@ def show(
 
 @config_app.command
 def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Check the configuration file, environment variables and -D settings. Exit code 2 if any setting is invalid."""
-    configuration = config.load()
+    """Check the configuration file, environment variables and -D settings. Exit code 2 if any setting is invalid.
+
+    What depends on other files or programs is checked when a process starts, and by `emberkeep doctor`.
+    """
+    from emberkeep.base.configuration.places import with_resolved_places
+
+    configuration = with_resolved_places(config.load())
     for warning in configuration.warnings():
         say(warning)
     file = config.effective_config_file()

@@ -756,6 +756,14 @@ def test_config(fake: FakeJobManager, capfd: Output, tmp_path: Path) -> None:
     assert "did you mean heartbeat.interval?" in err
 
 
+def test_a_place_that_would_differ_from_process_to_process_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Output
+) -> None:
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(tmp_path))
+    assert main(["config", "check", "-D", "high-availability.storageDir=shared"]) == 2
+    assert "high-availability.storageDir: 'shared' is relative" in capfd.readouterr().err
+
+
 def test_version(capfd: Output) -> None:
     assert main(["version"]) == 0
     assert "emberkeep 0." in capfd.readouterr().out
