@@ -15,6 +15,7 @@ import aiohttp
 import jwt
 import msgspec
 import structlog
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from emberkeep.adapters.http.security import is_loopback
 from emberkeep.base.clock import since_boot
@@ -158,7 +159,7 @@ def _usable(document: bytes) -> dict[str, jwt.PyJWK]:
             continue
         try:
             key = jwt.PyJWK.from_dict(entry)
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, UnsupportedAlgorithm, ValueError, TypeError):
             continue  # of a kind that cannot be used here
         if key.algorithm_name in ASYMMETRIC:
             found[key.key_id or f"#{index}"] = key

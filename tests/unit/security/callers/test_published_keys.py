@@ -8,8 +8,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import jwt
 import pytest
 from aiohttp import web
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
@@ -66,4 +68,17 @@ async def test_other_members_of_a_set_of_keys_are_ignored(beside: dict[str, Any]
 @pytest.mark.parametrize("bad", [5, None, ["a"], {**KEY, "kid": ["a"]}, {**KEY, "kid": 7}, {**KEY, "kid": None}, {}])
 async def test_a_malformed_entry_hides_no_key(bad: Any) -> None:
     async with reading({"keys": [bad, KEY]}) as known:
+        assert known.find("good") is not None
+
+
+async def test_a_key_of_a_kind_that_this_machines_library_lacks_hides_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = jwt.PyJWK.from_dict
+
+    def in_fips_mode(entry: dict[str, Any]) -> jwt.PyJWK:
+        if entry["kty"] == "OKP":
+            raise UnsupportedAlgorithm("ed25519 is not supported by this version of OpenSSL")
+        return made(entry)
+
+    monkeypatch.setattr(jwt.PyJWK, "from_dict", in_fips_mode)
+    async with reading({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "other", "x": "AA"}, KEY]}) as known:
         assert known.find("good") is not None
