@@ -55,7 +55,7 @@ def _examined(cluster: ClusterOptions) -> Report:
 
     arguments = [sys.executable, "-P", "-m", "emberkeep.daemons.doctor"]
     for option, value in (("--config", cluster.effective_config_file()), ("--url", cluster.url)):
-        arguments += [option, str(value)] if value is not None else []
+        arguments += [f"{option}={value}"] if value is not None else []  # a value may begin with a dash
     for definition in cluster.all_definitions:
         arguments += ["-D", definition]
     try:

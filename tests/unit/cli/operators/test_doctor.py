@@ -146,6 +146,12 @@ def test_a_wrong_setting_is_a_usage_error(capfd: Output) -> None:
     assert "taskmanager.numberOfTaskSlots" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("alone")
+def test_an_address_that_looks_like_an_option_is_looked_at(capfd: Output) -> None:
+    assert main(["doctor", "--url=-x"]) == 1
+    assert "ERROR    port: -x:" in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("options", [(), ("-D", "high-availability.type=zookeeper")])
 def test_a_state_directory_that_cannot_be_looked_at_is_a_finding(
     alone: Path, capfd: Output, options: tuple[str, ...]
