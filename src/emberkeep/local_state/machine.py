@@ -123,12 +123,14 @@ class Ownership:
         """Drop copies that no slot has claimed in time."""
         effects: list[Effect] = []
         for job_id, job in list(self._jobs.items()):
-            for allocation_id, deadline in list(job.left.items()):
-                if deadline is not None and deadline <= now:
-                    del job.left[allocation_id]
-                    effects.append(DropAllocation(job_id, allocation_id))
+            over = [each for each, deadline in job.left.items() if deadline is not None and deadline <= now]
+            for allocation_id in over:
+                del job.left[allocation_id]
+                effects.append(DropAllocation(job_id, allocation_id))
             if not job.held and not job.left:
                 del self._jobs[job_id]
+                if STANDBY in over:  # the job may have had nothing else here: then nobody else says that it has gone
+                    effects.append(DropJob(job_id))
         return tuple(effects)
 
     def orphans(self, owners: Iterable[tuple[JobId, AllocationId]]) -> tuple[Effect, ...]:

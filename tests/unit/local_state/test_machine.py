@@ -54,6 +54,13 @@ def test_copies_of_a_standby_that_is_elsewhere_wait_for_the_next_attempt(ownersh
     ownership.reserved({OTHER}, 5.0)
     ownership.reserved({OTHER}, 50.0)
     assert ownership.expired(5.0 + TIMEOUT - 0.1) == ()
+    assert ownership.expired(5.0 + TIMEOUT) == (DropAllocation(JOB, STANDBY), DropJob(JOB))
+
+
+def test_a_job_that_has_slots_beside_its_standby_is_not_forgotten_with_that(ownership: Ownership) -> None:
+    ownership.begun(JOB, A)
+    ownership.reserved({JOB}, 0.0)
+    ownership.reserved((), 5.0)
     assert ownership.expired(5.0 + TIMEOUT) == (DropAllocation(JOB, STANDBY),)
 
 

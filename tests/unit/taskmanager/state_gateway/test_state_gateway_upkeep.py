@@ -14,7 +14,7 @@ from emberkeep.adapters.state.copies_index import Copy
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
-from emberkeep.local_state.model import Caller, CopyRecord, StatePath
+from emberkeep.local_state.model import STANDBY, Caller, CopyRecord, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.taskmanager.state_gateway.upkeep import CLAIM_TIMEOUT, StateUpkeep
 from tests.unit.taskmanager.state_gateway.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
@@ -72,6 +72,19 @@ async def until(look: Callable[[], bool]) -> None:
 
 async def kept(node: Node, wanted: set[str]) -> None:
     await until(lambda: {record.path.name for record in node.copies.records()} == wanted)
+
+
+async def test_a_job_that_had_only_its_standby_here_leaves_no_open_store(node: Node, clock: HandClock) -> None:
+    state = Caller(job_id=OTHER, attempt=0, allocation_id=STANDBY)
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.standbys_reserved({OTHER})
+        node.gateway.roots.state(state, str(node.place / OTHER))
+        upkeep.standbys_reserved(())
+        await upkeep.sweep()
+        assert node.gateway.roots.opened(OTHER), "its next attempt may begin here"
+        clock.now += CLAIM_TIMEOUT
+        await upkeep.sweep()
+        await until(lambda: not node.gateway.roots.opened(OTHER))
 
 
 @pytest.mark.req("LOC-4")
