@@ -181,11 +181,11 @@ class Standbys:
         self._is_leaving = True
         await self.takes.raise_compilers(at_once=True)
         kept = list(self._kept.values())
-        tasks = [*(each.warming for each in kept if each.warming), *self._killing]
         try:
             async with asyncio.timeout(LEAVING_SECONDS):
                 await asyncio.gather(*(self._end(each) for each in kept))
-                await asyncio.gather(*tasks, return_exceptions=True)
+                warming = [each.warming for each in kept if each.warming]
+                await asyncio.gather(*warming, *self._killing, return_exceptions=True)
         except TimeoutError:
             log.error("killed standby processes do not end; leaving them", processes=sorted(each.name for each in kept))
 
