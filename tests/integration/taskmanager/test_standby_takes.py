@@ -199,6 +199,9 @@ async def test_a_take_that_is_cancelled_leaves_nothing(bench: Bench, monkeypatch
         ({"user": object()}, "it runs as another user"),
         ({"environ": {"JOB": os.fsdecode(b"\xff")}}, "it needs environment variables that are not UTF-8"),
         ({"environ": {os.fsdecode(b"\xff"): "1"}}, "it needs environment variables that are not UTF-8"),
+        ({"environ": {"JOB": "a\0b"}}, "it needs environment variables that cannot be set later"),
+        ({"environ": {"JOB=A": "1"}}, "it needs environment variables that cannot be set later"),
+        ({"environ": {"": "1"}}, "it needs environment variables that cannot be set later"),
     ],
 )
 async def test_what_no_standby_can_do_costs_none(bench: Bench, changes: dict[str, Any], reason: str) -> None:

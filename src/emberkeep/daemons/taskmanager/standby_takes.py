@@ -72,10 +72,14 @@ class TakeOver:
         """Return why no standby process can become this one; "" if one with the right profile can."""
         if self.request.user is not None:
             return "it runs as another user"
+        environ = self.request.environ
+        texts = (*environ, *environ.values())
         try:
-            "\0".join((*self.request.environ, *self.request.environ.values())).encode()
+            "".join(texts).encode()
         except UnicodeEncodeError:
             return "it needs environment variables that are not UTF-8"
+        if any("\0" in text for text in texts) or any(not name or "=" in name for name in environ):
+            return "it needs environment variables that cannot be set later"  # a cold start may refuse them
         return ""
 
 
