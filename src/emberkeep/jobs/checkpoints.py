@@ -74,7 +74,8 @@ def merged(
     """Return ``known`` updated by an attempt's report; the same object if the report has nothing new.
 
     The batch of a query at one location never decreases. Another query at the same location (its checkpoint was removed
-    and begun again) replaces the earlier one. Raises Conflict if a newer attempt has reported before.
+    and begun again) replaces the earlier one. A new savepoint is newer than all that are known. Raises Conflict if a
+    newer attempt has reported before.
     """
     if attempt < known.attempt:
         raise Conflict(
@@ -85,12 +86,27 @@ def merged(
     for checkpoint in queries:
         if checkpoint.batch_id >= 0 and _is_newer(checkpoint, by_location.get(checkpoint.location)):
             by_location[checkpoint.location] = checkpoint
-    by_path.update({savepoint.path: savepoint for savepoint in savepoints})
+    newest_ms = max((each.created_ms for each in known.savepoints), default=0)
+    for savepoint in savepoints:
+        before = by_path.get(savepoint.path)
+        if before is None or before.manifest_sha256 != savepoint.manifest_sha256:
+            by_path[savepoint.path] = _made_after(newest_ms, savepoint)
     newest = sorted(by_location.values(), key=lambda each: (each.committed_ms, each.location))[-QUERIES_KEPT:]
     kept = _kept(by_path.values())
     if tuple(newest) == known.queries and tuple(kept) == known.savepoints:
         return known
     return JobPointers(attempt=attempt, queries=tuple(newest), savepoints=tuple(kept))
+
+
+def _made_after(newest_ms: int, savepoint: SavepointPointer) -> SavepointPointer:
+    """Return the savepoint with a time that is not before ``newest_ms``.
+
+    Drivers tell the time by their nodes' clocks. One that is slow must not make its savepoint an old one, which
+    retention would delete, and which would be the first to be forgotten.
+    """
+    if savepoint.created_ms >= newest_ms:
+        return savepoint
+    return msgspec.structs.replace(savepoint, created_ms=newest_ms + 1)
 
 
 def _kept(savepoints: Iterable[SavepointPointer]) -> list[SavepointPointer]:

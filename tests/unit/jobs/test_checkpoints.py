@@ -66,3 +66,14 @@ def test_only_the_newest_pointers_are_kept() -> None:
     known = merged(JobPointers(), 1, reversed(queries), reversed(savepoints))
     assert known.queries == tuple(queries[2:])
     assert known.savepoints == tuple(savepoints[2:])
+
+
+def test_a_savepoint_from_a_node_whose_clock_is_slow_is_the_newest_all_the_same() -> None:
+    """Else it would be the first to be forgotten, and retention would delete it."""
+    earlier = [savepoint(1000 + number) for number in range(SAVEPOINTS_KEPT)]
+    known = merged(JobPointers(), 1, (), earlier)
+    late = savepoint(5)
+    after = merged(known, 2, (), (late,))
+    assert [each.path for each in after.savepoints] == [*(each.path for each in earlier[1:]), late.path]
+    assert after.savepoints[-1].created_ms > earlier[-1].created_ms
+    assert merged(after, 2, (), (late,)) is after

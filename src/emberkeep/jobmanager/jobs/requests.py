@@ -248,8 +248,8 @@ class JobRequests(ActorPart):
         else:
             log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
         if request is not None and request.periodic:
-            made = ended.progress if not ended.failure else None
-            self._periodic_ended(job, ended, None if made is None else pointer_of(request, made))
+            made = (each for each in job.pointers.savepoints if each.trigger_id == ended.trigger_id)
+            self._periodic_ended(job, ended, None if ended.failure else next(made, None))
         else:
             self._machines.chronicle.note(request_ended(job_id, ended))
         self._ended[job_id, ended.trigger_id] = ended
