@@ -12,6 +12,7 @@ from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork, Pulse
 from emberkeep.adapters.savepoints.disposal import dispose
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat, Unavailable
+from emberkeep.base.files.errors import is_bad_place
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.locations import HADOOP_SCHEMES, place_key
@@ -169,7 +170,7 @@ def _verify(
 
 
 def _problem(store: DurableState, file: SavepointFile, pulse: Pulse) -> str:
-    """Return the defect of one file, or "" if size and SHA-256 match the manifest."""
+    """Return the defect of one file, or "" if size and SHA-256 match the manifest. Raises RetryLater, Fatal."""
     digest, size = hashlib.sha256(), 0
     try:
         for piece in store.read(file.path, 0, None)[1]:
@@ -179,6 +180,10 @@ def _problem(store: DurableState, file: SavepointFile, pulse: Pulse) -> str:
     except Absent:
         return f"{file.path} is missing"
     except Conflict as error:
+        return f"{file.path}: {error.message}"
+    except Unavailable as error:
+        if not is_bad_place(error):
+            raise
         return f"{file.path}: {error.message}"
     if size != file.size:
         return f"{file.path} has {size} bytes; the manifest records {file.size}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import os
 from collections.abc import Callable
@@ -288,6 +289,27 @@ async def test_verification_names_what_is_wrong(
     assert problem.startswith(expected)
     missing = await post(site, "/savepoint-verification", {"savepoint-path": str(savepoint.parent)})
     assert missing.status == 404
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(errno.EIO, True), (errno.EACCES, False)])
+async def test_verification_names_a_file_that_the_disk_cannot_read(
+    site: Site, savepoint: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_told: bool
+) -> None:
+    """Another reason, such as a missing permission, says nothing about the file."""
+    read = os.pread
+
+    def failing(file: int, size: int, offset: int) -> bytes:
+        if Path(f"/proc/self/fd/{file}").readlink() == savepoint / "functions/0":
+            raise OSError(number, os.strerror(number))
+        return read(file, size, offset)
+
+    monkeypatch.setattr(os, "pread", failing)
+    if is_told:
+        (problem,) = (await verified(site, savepoint))["problems"]
+        assert problem.startswith("functions/0: cannot read")
+    else:
+        answer = await post(site, "/savepoint-verification", {"savepoint-path": str(savepoint)})
+        assert answer.status == 503
 
 
 async def disposed(site: Site, path: Path) -> Any:
