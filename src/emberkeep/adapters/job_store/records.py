@@ -50,6 +50,12 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     stopped: str = ""
     over: bool = False
 
+    @property
+    def open_procedure(self) -> ProcedureRequest | None:
+        """The requested procedure that the newest attempt must carry out."""
+        procedure = self.procedure
+        return None if procedure is None or procedure.is_late_for(self.attempt) else procedure
+
     def next_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> StoredAttempt:
         """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: a new attempt completes it.
 
@@ -66,12 +72,6 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
         """Raise Conflict unless ``attempt`` is the newest one."""
         if attempt != self.attempt:
             raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {self.attempt}")
-
-    @property
-    def open_procedure(self) -> ProcedureRequest | None:
-        """The requested procedure that the newest attempt must carry out."""
-        procedure = self.procedure
-        return None if procedure is None or procedure.is_late_for(self.attempt) else procedure
 
     def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
         """Return the record after the end of a procedure. ``stopped``: it has stopped the job permanently."""
