@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from airflow_provider.tests.conftest import Task
@@ -103,6 +104,14 @@ def test_secrets_are_no_template_fields_which_airflow_stores_and_shows() -> None
     assert {"script", "arguments", "conf", "options"} <= set(EmberkeepSubmitOperator.template_fields)
 
 
+def test_secrets_are_text_also_in_a_dag_whose_templates_become_python_objects(fake: FakeJobManager, task: Task) -> None:
+    fake.on_submit = ends(fake)
+    with DAG("etl", render_template_as_native_obj=True):
+        secrets = {"PIN": "{{ ds[:4] }}0815", "KEY": "{{ '1e5' }}"}
+        operator(secrets=secrets).execute(task.context())
+    assert fake.submissions[0].secrets == {"PIN": "20260815", "KEY": "1e5"}
+
+
 def test_a_module_runs_too(fake: FakeJobManager, task: Task) -> None:
     fake.on_submit = ends(fake)
     EmberkeepSubmitOperator(task_id="count", module="etl.count", name="mine").execute(task.context())
@@ -115,6 +124,7 @@ def test_a_module_runs_too(fake: FakeJobManager, task: Task) -> None:
         ({"script": "jobs/missing.py"}, "missing.py does not exist"),
         ({"script": ""}, "either script or module"),
         ({"script": "jobs/count.py", "options": {"rest.port": 1}}, "rest.port"),
+        ({"script": "jobs/count.py", "secrets": {"PIN": 815}}, "the secret PIN is not text"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_with_the_reason(

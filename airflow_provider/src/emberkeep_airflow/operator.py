@@ -218,7 +218,7 @@ class EmberkeepSubmitOperator(BaseOperator):
     def _prepared(self, access: ClusterAccess, job_id: JobId, key: str, context: Context) -> PreparedJob:
         if bool(self.script) == bool(self.module):
             raise InvalidInput("give either script or module", field="script")
-        secrets = self.render_template(dict(self.secrets or {}), context)
+        secrets = self._rendered_secrets(context)
         for value in secrets.values():
             mask_secret(value)
         declaration = Declaration(
@@ -246,6 +246,22 @@ class EmberkeepSubmitOperator(BaseOperator):
             python=self.python or job.submission.python,
         )
         return dataclasses.replace(job, submission=submission)
+
+    def _rendered_secrets(self, context: Context) -> dict[str, str]:
+        """Return the secrets as text, also if the DAG makes Python objects of templates: a password may be digits."""
+        dag = self.get_dag()
+        templates = self.get_template_env() if dag is None else dag.get_template_env(force_sandboxed=True)
+        given: Mapping[str, Any] = self.secrets or {}  # a value may be another task's result
+        rendered = {
+            name: templates.from_string(value).render(context)
+            if isinstance(value, str)
+            else self.render_template(value, context)
+            for name, value in given.items()
+        }
+        for name, value in rendered.items():
+            if not isinstance(value, str):
+                raise InvalidInput(f"the secret {name} is not text", field="secrets")
+        return rendered
 
     def _followed(self, access: ClusterAccess, job_id: JobId, context: Context, *, newest_only: bool) -> dict[str, Any]:
         log = self._task_log(access, job_id)
