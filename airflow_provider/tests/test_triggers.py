@@ -50,6 +50,18 @@ def test_the_end_of_a_job_fires(fake: FakeJobManager, state: JobStatus) -> None:
     assert not fake.cancels
 
 
+def test_no_pause_between_looks_is_no_deadline(fake: FakeJobManager) -> None:
+    fake.jobs[ONE] = job_info(ONE)
+
+    async def run() -> dict[str, Any]:
+        waiting = asyncio.create_task(first_event(EmberkeepJobTrigger("emberkeep_default", ONE, 0.0)))
+        await asyncio.to_thread(until, lambda: fake.requests.count(f"GET /v1/jobs/{ONE}") >= 2, "two looks")
+        fake.jobs[ONE] = job_info(ONE, state=JobStatus.FINISHED)
+        return await waiting
+
+    assert asyncio.run(run()) == {"job_id": ONE, "state": "FINISHED"}
+
+
 def test_the_deadline_fires(fake: FakeJobManager) -> None:
     fake.jobs[ONE] = job_info(ONE)
     assert asyncio.run(first_event(job_trigger(deadline=time.time()))) == {"job_id": ONE, "timed_out": True}

@@ -19,6 +19,7 @@ from emberkeep_airflow.savepoints import SavepointWait
 
 _SILENCE = 300.0  # seconds without a JobManager after which the task is told
 _PATIENCE = 20.0  # seconds; Airflow gives on_kill 30
+_SHORTEST_PAUSE = 0.01  # seconds; the triggerer has other triggers
 
 
 class EmberkeepJobTrigger(BaseTrigger):
@@ -82,10 +83,11 @@ class EmberkeepJobTrigger(BaseTrigger):
                 silence.reset()
                 if job.state.is_globally_terminal:
                     return {"state": job.state.value}
-            left = self.poll_interval if self.deadline is None else self.deadline - time.time()
+            pause = max(self.poll_interval, _SHORTEST_PAUSE)
+            left = pause if self.deadline is None else self.deadline - time.time()
             if left <= 0:
                 return {"timed_out": True}
-            await asyncio.sleep(min(left, self.poll_interval))
+            await asyncio.sleep(min(left, pause))
 
 
 class EmberkeepSavepointTrigger(BaseTrigger):
@@ -129,4 +131,4 @@ class EmberkeepSavepointTrigger(BaseTrigger):
                 silence.reset()
                 if found:
                     return found
-            await asyncio.sleep(self.poll_interval)
+            await asyncio.sleep(max(self.poll_interval, _SHORTEST_PAUSE))
