@@ -66,7 +66,8 @@ def pack(project: PipelineProject, target: Path) -> None:
                 name.encode()
                 if not path.is_file():  # reading a pipe would wait for its writer
                     raise InvalidInput(f"{path} is not a regular file", hint="keep only definitions there")
-                data = path.read_bytes()
+                with path.open("rb") as file:
+                    data = file.read(MAX_BYTES - size + 1)
             except UnicodeEncodeError:
                 raise InvalidInput(f"the name of {str(path)!r} is not UTF-8", hint="rename the file") from None
             except OSError as error:

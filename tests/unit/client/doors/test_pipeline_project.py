@@ -72,6 +72,13 @@ def test_a_project_that_is_too_large_is_refused(project: Path, tmp_path: Path, m
         packed(project, tmp_path / "a.zip")
 
 
+def test_a_large_file_of_data_is_refused_and_not_read_into_memory(project: Path, tmp_path: Path) -> None:
+    with (project / "orders.parquet").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InvalidInput, match="too large"):
+        packed(project, tmp_path / "a.zip")
+
+
 def test_two_specifications_in_one_directory_need_a_choice(project: Path) -> None:
     (project / "spark-pipeline.yaml").write_text(SPEC)
     with pytest.raises(InvalidInput, match="has two pipeline specifications"):
