@@ -20,6 +20,7 @@ from emberkeep.adapters.backups.node_records import Nodes, encode_nodes
 from emberkeep.adapters.backups.nodes_copy import NodesCopy
 from emberkeep.adapters.backups.staging import Staging, complete, staging_for
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.adapters.ha_blobs.sight import require_in_sight
 from emberkeep.adapters.http.security import is_loopback
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.backups.model import BackedUpJob, BackupManifest, BlobOwner, StoreKind
@@ -134,6 +135,7 @@ async def _consistent(
             graphs = layout.graphs / copy.identity if copy.member == DATABASE else layout.graphs
             if copy.jobs:
                 await asyncio.to_thread(require_directory, graphs)
+                await asyncio.to_thread(require_in_sight, layout)
             files = await JobFiles(graphs, blobs, staging).collect(copy)
             found = files.problems, files.of_upgrades
             if found in (missing, ({}, [])):

@@ -15,7 +15,7 @@ from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_TYPE, STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE, STATE_DIRECTORY, STORAGE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.blobs.model import permanent
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -27,13 +27,14 @@ CODE_SHA256 = hashlib.sha256(CODE).hexdigest()
 
 
 class EmbeddedSite:
-    """A state directory and a storage."""
+    """A state directory and a storage, and a place for BLOBs outside of it, if one is named."""
 
-    def __init__(self, root: Path, storage: Path) -> None:
+    def __init__(self, root: Path, storage: Path, *, blobs: Path | None = None) -> None:
         texts = {
             STATE_DIRECTORY.key: str(root),
             STORAGE_DIRECTORY.key: str(storage),
             HA_TYPE.key: "embedded",
+            **({} if blobs is None else {BLOB_HA_STORAGE.key: str(blobs)}),
         }
         self.configuration = Configuration().with_texts(texts, "test")
         self.layout = StateLayout(root, self.configuration)

@@ -384,6 +384,19 @@ async def test_a_storage_that_is_not_mounted_is_not_taken_for_an_empty_one(old: 
     assert not (tmp_path / "backup").exists()
 
 
+async def test_a_place_of_blobs_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    place = tmp_path / "blobs"
+    site = EmbeddedSite(tmp_path / "old", tmp_path / "storage", blobs=place)
+    async with site.led() as store:
+        await site.accept(store, 1)
+        assert not (await backed_up(site, tmp_path / "first")).lacks
+        place.rename(tmp_path / "away")
+        place.mkdir()
+        with pytest.raises(RetryLater, match=f"{place} is empty or does not exist"):
+            await backed_up(site, tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+
+
 async def test_a_backup_has_no_pickle_and_says_what_it_is(old: EmbeddedSite, tmp_path: Path) -> None:
     await running(old, tmp_path / "backup.tar")
     with tarfile.open(tmp_path / "backup.tar") as archive:
