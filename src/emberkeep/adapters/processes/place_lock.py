@@ -48,6 +48,11 @@ def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") 
         except BlockingIOError:
             holder = _decoded(os.pread(descriptor, _LONGEST, 0))
             raise Conflict(f"{path.parent} is in use by {holder or unnamed}", hint=hint) from None
+        except OSError as error:
+            raise Unavailable(
+                f"cannot lock {path}: {error.strerror}",
+                hint="use a file system with locks, such as a local disk, or start the lock service of this one",
+            ) from error
         _write(descriptor, LockHolder(name=name, host=socket.gethostname(), process=own_identity()))
         yield
     finally:
