@@ -432,6 +432,12 @@ WORK_WITH_OPERATIONS = msgspec.structs.replace(
 RESULT_WITH_OPERATIONS = msgspec.structs.replace(
     samples.RESULT, work=KeptWork(app_id="app-1", work=WORK_WITH_OPERATIONS, course=COURSE_WITH_COST)
 )
+WORK_WITH_RUNNING_TASK = msgspec.structs.replace(
+    WORK, stages=tuple(msgspec.structs.replace(stage, running_ms=1_500) for stage in WORK.stages)
+)
+RESULT_WITH_RUNNING_TASK = msgspec.structs.replace(
+    samples.RESULT, work=KeptWork(app_id="app-1", work=WORK_WITH_RUNNING_TASK, course=COURSE_WITH_COST)
+)
 RESULT_WITH_NUMBER = msgspec.structs.replace(samples.RESULT, attempt=2)
 
 USAGE = KeptHistories(
@@ -516,6 +522,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_result(RESULT_WITH_OPERATIONS)),
         lambda path: decode_result(path.read_bytes(), where="result"),
         RESULT_WITH_OPERATIONS,
+    ),
+    "result-with-running-task": Format(
+        lambda path: path.write_bytes(encode_result(RESULT_WITH_RUNNING_TASK)),
+        lambda path: decode_result(path.read_bytes(), where="result"),
+        RESULT_WITH_RUNNING_TASK,
     ),
     "result-with-number": Format(
         lambda path: path.write_bytes(encode_result(RESULT_WITH_NUMBER)),

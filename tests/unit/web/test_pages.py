@@ -457,6 +457,19 @@ async def test_the_time_that_is_left_is_said_of_a_batch_job_and_not_of_a_stream(
     assert "about 58 s left of the active Spark jobs" in batch
 
 
+async def test_a_stage_that_waits_for_a_slow_task_says_so(site: Site) -> None:
+    report = status_report(queries=())
+    assert report.work is not None
+    (stage,) = report.work.stages
+    waits = msgspec.structs.replace(stage, completed=399, active=1, running_ms=185_000, slowest_ms=185_000)
+    work = msgspec.structs.replace(report.work, total_tasks=1239, active_tasks=1, stages=(waits,))
+    site.gateway.add(job_view(job_id(9), "nightly", status_report=status_report(queries=(), work=work)))
+    page = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
+    assert "unknown: a task has run for 3 min 5 s" in page
+    assert "154.2 ×" in page
+    assert "left of the active Spark jobs" not in page
+
+
 async def test_a_stage_name_is_escaped(site: Site) -> None:
     report = status_report()
     assert report.work is not None

@@ -46,9 +46,16 @@ def _stage_row(stage: StageInfo) -> tuple[str, ...]:
         duration(stage.longest_duration) if stage.longest_duration else "-",
         "-" if stage.skew is None else f"{stage.skew:.1f} x",
         byte_count(stage.disk_bytes_spilled) if stage.disk_bytes_spilled else "-",
-        "-" if stage.time_left is None else duration(stage.time_left),
+        _left(stage),
         f"{stage.operations} ({stage.name})" if stage.operations else stage.name,
     )
+
+
+def _left(stage: StageInfo) -> str:
+    """Return about how long the stage still takes, or why nobody can say."""
+    if stage.overdue:
+        return f"unknown: a task has run for {duration(stage.longest_running)}"
+    return "-" if stage.time_left is None else duration(stage.time_left)
 
 
 def print_executors(job: JobDetailsInfo) -> None:

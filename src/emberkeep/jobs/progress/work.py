@@ -15,13 +15,16 @@ STAGES_KEPT = 20  # stages that a report names: the active ones first, then thos
 EXECUTORS_KEPT = 500  # active executors that a report has: those that collected most garbage
 ENDED_EXECUTORS_KEPT = 30  # executors that have ended: those whose tasks took most time
 ACTIVE = "ACTIVE"  # the status of a stage whose tasks run
+OVERDUE = 2  # a task that has run for more than so many times the typical time is overdue
 NAME_LIMIT = 200  # characters of a stage's name, and of its operations
 
 
 class StageProgress(Compatible, frozen=True, kw_only=True):
     """One stage of the current application. ``status``: as Spark names it, such as ACTIVE or COMPLETE.
 
-    ``median_ms`` and ``slowest_ms``: how long its tasks took, according to Spark; 0 while no task has ended.
+    ``median_ms``: how long the median of its tasks took that have succeeded; 0 while none has. ``slowest_ms``: how long
+    the slowest took; a task that still runs counts with its time so far. ``running_ms``: how long the longest-running
+    of its tasks has run; 0 if none runs, if that is unknown, and from earlier releases.
     ``spilled_memory`` and ``spilled_disk``: bytes that did not fit into the memory of tasks, before and after they were
     serialized and written to disks. ``operations``: what the stage does, such as ``Scan csv → Exchange``, in the order
     of the data; "" if Spark does not say so, and from earlier releases. Stages of one query often have one name.
@@ -41,13 +44,25 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
     spilled_memory: int = 0
     spilled_disk: int = 0
     operations: str = ""
+    running_ms: int = 0
 
     @property
     def left_ms(self) -> int | None:
         """About how long the stage still takes: what is left, at the median of its tasks, as many at once as now.
 
-        None unless tasks run and some have ended.
+        None unless tasks run and some have ended, and while it waits for a task that is overdue.
         """
+        left_ms = self._left_ms()
+        return None if left_ms is None or _is_overdue(self.running_ms, self.median_ms, left_ms) else left_ms
+
+    @property
+    def overdue_ms(self) -> int | None:
+        """How long the task has run because of which the time left is unknown; None if there is no such task."""
+        left_ms = self._left_ms()
+        is_overdue = left_ms is not None and _is_overdue(self.running_ms, self.median_ms, left_ms)
+        return self.running_ms if is_overdue else None
+
+    def _left_ms(self) -> int | None:
         if self.status != ACTIVE or self.active <= 0 or self.median_ms <= 0:
             return None
         return self.median_ms * max(0, self.tasks - self.completed) // self.active
@@ -56,6 +71,15 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
     def skew(self) -> float | None:
         """How many times the median the slowest task took; None while that is unknown."""
         return self.slowest_ms / self.median_ms if self.median_ms > 0 else None
+
+
+def _is_overdue(running_ms: int, typical_ms: int, left_ms: int) -> bool:
+    """Return whether a task has run so long that nobody can say when it ends.
+
+    It has run for more than twice the typical time of a task, and for longer than everything else takes that is left.
+    A task that has run for less than that probably ends before the others do.
+    """
+    return running_ms > max(OVERDUE * typical_ms, left_ms)
 
 
 class ExecutorWork(Compatible, frozen=True, kw_only=True):
@@ -108,12 +132,15 @@ class AttemptWork(Compatible, frozen=True, kw_only=True):
     def left_ms(self) -> int | None:
         """About how long the active Spark jobs still take: their tasks, at the mean of all tasks so far.
 
-        None unless tasks run and some have ended. What the script does after these jobs is unknown.
+        None unless tasks run and some have ended, and while they wait for a task that is overdue. What the script does
+        after these jobs is unknown.
         """
         if self.active_tasks <= 0 or self.completed_tasks <= 0 or self.task_ms <= 0:
             return None
         left = max(0, self.total_tasks - self.completed_tasks)
-        return self.task_ms * left // (self.completed_tasks * self.active_tasks)
+        left_ms = self.task_ms * left // (self.completed_tasks * self.active_tasks)
+        running_ms = max((stage.running_ms for stage in self.stages), default=0)
+        return None if _is_overdue(running_ms, self.task_ms // self.completed_tasks, left_ms) else left_ms
 
 
 def most_worked(executors: Iterable[ExecutorWork]) -> tuple[ExecutorWork, ...]:

@@ -11,10 +11,13 @@ class StageInfo(Kebab, frozen=True, kw_only=True):
     ``operations``: what the stage does, such as ``Scan csv → Exchange``, as the Spark UI draws it; empty if that is
     unknown. Stages of one query often have the same ``name``.
 
-    ``median-duration`` and ``longest-duration``: of the tasks that have succeeded; 0 while there is none. ``skew``: how
-    many times the median the slowest task took; null while that is unknown. ``time-left``: estimated from the median
-    and the tasks that run now; null unless tasks run and some have ended. ``memory-bytes-spilled`` and
-    ``disk-bytes-spilled``: what did not fit into the memory of tasks, before and after it was serialized.
+    ``median-duration``: of the tasks that have succeeded; 0 while there is none. ``longest-running``: how long the
+    longest-running task has run; 0 if none runs. ``longest-duration``: of the slowest task; one that still runs counts
+    with its time so far. ``skew``: how many times the median the slowest task took; null while that is unknown.
+    ``time-left``: estimated from the median and the tasks that run now; null unless tasks run and some have ended, and
+    if a task is overdue. ``overdue``: the longest-running task has run for more than twice the median, and for longer
+    than what is left would take at the median. ``memory-bytes-spilled`` and ``disk-bytes-spilled``: what did not fit
+    into the memory of tasks, before and after it was serialized.
     """
 
     stage_id: int
@@ -31,6 +34,8 @@ class StageInfo(Kebab, frozen=True, kw_only=True):
     longest_duration: Duration
     skew: float | None
     time_left: Duration | None
+    longest_running: Duration = 0
+    overdue: bool = False
     memory_bytes_spilled: int
     disk_bytes_spilled: int
 
@@ -41,8 +46,8 @@ class WorkInfo(Kebab, frozen=True, kw_only=True):
     ``task-time``: how long tasks ran on all executors; ``gc-time``: the part of it that went into garbage collection.
     ``shuffle-read`` and ``shuffle-write``: bytes. ``memory-bytes-spilled`` and ``disk-bytes-spilled``: of stages that
     were seen while they were active. ``time-left``: of the active Spark jobs, estimated from the mean duration of all
-    tasks so far; null unless tasks run and some have ended. ``stages``: the active ones, newest first, then the newest
-    of those that were seen and have ended; 20 at most.
+    tasks so far; null unless tasks run and some have ended, and if a task is overdue. ``stages``: the active ones,
+    newest first, then the newest of those that were seen and have ended; 20 at most.
     """
 
     jobs_active: int

@@ -50,6 +50,8 @@ def _stage(stage: StageProgress) -> StageInfo:
         longest_duration=stage.slowest_ms,
         skew=None if stage.skew is None else round(stage.skew, 2),
         time_left=stage.left_ms,
+        longest_running=stage.running_ms,
+        overdue=stage.overdue_ms is not None,
         memory_bytes_spilled=stage.spilled_memory,
         disk_bytes_spilled=stage.spilled_disk,
     )

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from emberkeep.base.clock import Clock, SystemClock
 from emberkeep.jobs.progress.work import NOTHING_DONE, STAGES_KEPT, AttemptWork, StageProgress, added, ended
 from emberkeep.spark.work.decoding import (
     ExecutorTotals,
@@ -18,13 +19,12 @@ from emberkeep.spark.work.decoding import (
     decode_stage,
     decode_work,
 )
+from emberkeep.spark.work.running_tasks import ActiveStage, RunningTasks, StageKey
 
 _GROWTH = 1.1  # durations are read again when the number of ended tasks has grown by this factor
-_MOST_TASKS = 50_000  # ended tasks of a stage whose durations are read: Spark sorts them for each reading
+_MOST_TASKS = 50_000  # of a stage, whose durations are read: Spark sorts them for each reading
 _ENDED_KEPT = 10
 _MOST_RDDS = 300  # of a stage whose graph is read: that of a long iteration has thousands
-
-StageKey = tuple[int, int]  # stage, and its attempt
 
 
 class Store(Protocol):
@@ -46,11 +46,14 @@ class Store(Protocol):
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]: ...
 
+    def oldest_running(self, stage_id: int, stage_attempt: int) -> int: ...
+
 
 class WorkReader:
     """Adds up the work of an attempt's applications, one after the other. Any thread may call it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = SystemClock() if clock is None else clock
         self._lock = threading.Lock()
         self._before = NOTHING_DONE  # of the applications that have ended
         self._application: _Application | None = None
@@ -62,27 +65,28 @@ class WorkReader:
             if current is None or current.app_id != store.app_id:
                 if current is not None:
                     self._before = added(self._before, ended(current.newest))
-                current = self._application = _Application(store.app_id)
+                current = self._application = _Application(store.app_id, self._clock)
             return added(self._before, current.read(store))
 
 
 class _Application:
     """One application: its executors, and the stages that were seen active."""
 
-    def __init__(self, app_id: str) -> None:
+    def __init__(self, app_id: str, clock: Clock) -> None:
         self.app_id = app_id
         self.newest = NOTHING_DONE
         self._executors = ExecutorTotals()
         self._active: dict[StageKey, StageProgress] = {}
         self._ended: deque[StageProgress] = deque(maxlen=_ENDED_KEPT)
         self._measured: dict[StageKey, tuple[int, tuple[int, int]]] = {}  # ended tasks then, and their durations
+        self._running = RunningTasks(clock)
         self._operations: dict[StageKey, str] = {}  # of the active stages
         self._spilled = (0, 0)  # by stages that have ended: bytes in memory, and on disk
 
     def read(self, store: Store) -> AttemptWork:
         jobs = store.active_jobs()
         count, reports = store.active_stages()
-        active = {_key(stage): stage for stage in (self._stage(store, report) for report in reports)}
+        active = self._with_running_tasks(store, [(self._stage(store, report), report) for report in reports])
         for key in self._active.keys() - active.keys():
             self._end(store, key)
         self._active = active
@@ -102,6 +106,25 @@ class _Application:
         median_ms, slowest_ms = self._durations(store, stage)
         operations = self._operations_of(store, report, _key(stage))
         return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms, operations=operations)
+
+    def _with_running_tasks(
+        self, store: Store, stages: Sequence[tuple[StageProgress, Report]]
+    ) -> dict[StageKey, StageProgress]:
+        """Return the active stages with their longest-running tasks, each of which may be the slowest of all."""
+        asked = [
+            ActiveStage(
+                _key(stage), stage.active, stage.completed + stage.failed + int(report.get("numKilledTasks", 0))
+            )
+            for stage, report in stages
+            if stage.tasks <= _MOST_TASKS
+        ]
+        ran_ms = self._running.see(store, asked)
+        found = {}
+        for stage, _ in stages:
+            running_ms = ran_ms.get(_key(stage), 0)
+            slowest_ms = max(stage.slowest_ms, running_ms)
+            found[_key(stage)] = msgspec.structs.replace(stage, running_ms=running_ms, slowest_ms=slowest_ms)
+        return found
 
     def _operations_of(self, store: Store, report: Report, key: StageKey) -> str:
         """Return what a stage does. It is read once: it does not change."""

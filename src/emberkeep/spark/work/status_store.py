@@ -11,6 +11,7 @@ from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.work.decoding import Report
 
 _MEDIAN_AND_SLOWEST = (0.5, 1.0)  # quantiles
+_LAUNCH_TIME = "lt"  # the name of an index of Spark's tasks (TaskIndexNames.LAUNCH_TIME)
 _EVENT_PATIENCE_MS = 2000
 
 
@@ -111,6 +112,27 @@ class StatusStore:
 
         median_and_slowest: tuple[int, int] = call("durations of tasks", ask)
         return median_and_slowest
+
+    def oldest_running(self, stage_id: int, stage_attempt: int) -> int:
+        """Return when the longest-running task of a stage was launched, in Unix milliseconds; 0 if none runs.
+
+        Spark's own order by run time is of no use: the run time of a task is 0 until it has ended.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        def ask() -> int:
+            jvm = self._context._jvm
+            statuses = jvm.java.util.ArrayList()
+            statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.RUNNING)
+            by_launch = jvm.scala.Some(_LAUNCH_TIME)
+            try:
+                found = self._store().taskList(stage_id, stage_attempt, 0, 1, by_launch, True, statuses)
+            except Py4JJavaError:  # it has forgotten the stage
+                return 0
+            return 0 if found.isEmpty() else int(found.head().launchTime().getTime())
+
+        launched_ms: int = call("running tasks", ask)
+        return launched_ms
 
     def wait_for_events(self) -> None:
         """Wait until Spark has counted what has happened so far, for two seconds at most."""

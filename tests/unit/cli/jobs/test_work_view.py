@@ -67,6 +67,18 @@ def test_info_of_a_stream_says_nothing_of_an_end(fake: FakeJobManager, capfd: Ou
     assert ["12,000", "(20m", "00s)"] in [line[5:8] for line in section(out, "Streaming queries")]
 
 
+def test_info_says_which_slow_task_a_stage_waits_for(fake: FakeJobManager, capfd: Output) -> None:
+    waiting = msgspec.structs.replace(
+        STAGE, running=1, finished=7, longest_running=190_000, longest_duration=190_000, skew=95.0, overdue=True
+    )
+    stages = [msgspec.structs.replace(waiting, time_left=None)]
+    fake.jobs = {A: job_info(A, "etl", work=msgspec.structs.replace(WORK, time_left=None, stages=stages))}
+    assert main(["info", "etl"]) == 0
+    heading, _, row = section(capfd.readouterr().out, "Stages: ")
+    assert " ".join(heading) == "Stages: 1 active, 3 done"
+    assert "3m 10s 95.0 x 2.0 KiB unknown: a task has run for 3m 10s collect" in " ".join(row)
+
+
 def test_stages_with_the_same_name_are_told_apart(fake: FakeJobManager, capfd: Output) -> None:
     stages = [
         msgspec.structs.replace(STAGE, stage_id=number, operations=operations)

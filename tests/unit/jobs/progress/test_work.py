@@ -84,6 +84,32 @@ def test_the_rest_of_a_stage_takes_as_long_as_its_tasks_so_far(changes: dict[str
     assert msgspec.structs.replace(stage(1), **changes).left_ms == left_ms
 
 
+@pytest.mark.parametrize(
+    ("changes", "left_ms", "overdue_ms"),
+    [
+        ({"running_ms": 400}, 600, None),
+        ({"running_ms": 601}, None, 601),
+        ({"running_ms": 401, "completed": 9, "active": 1}, None, 401),  # nothing else is left
+        ({"running_ms": 400, "completed": 9, "active": 1}, 200, None),
+        ({"running_ms": 5000, "tasks": 1000}, 99_600, None),  # it probably ends before the others do
+        ({"running_ms": 5000, "median_ms": 0}, None, None),  # no task has ended, so none is slow
+        ({"running_ms": 5000, "status": "COMPLETE"}, None, None),
+    ],
+)
+def test_nobody_knows_when_a_task_ends_that_takes_longer_than_others(
+    changes: dict[str, Any], left_ms: int | None, overdue_ms: int | None
+) -> None:
+    one = msgspec.structs.replace(stage(1, median_ms=200), **changes)
+    assert (one.left_ms, one.overdue_ms) == (left_ms, overdue_ms)
+
+
+@pytest.mark.parametrize(("running_ms", "left_ms"), [(450, 450), (451, None)])
+def test_jobs_that_wait_for_a_slow_task_do_not_end_after_a_usual_one(running_ms: int, left_ms: int | None) -> None:
+    """Its stage may have no other task, so that it has no median."""
+    work = AttemptWork(total_tasks=10, active_tasks=2, completed_tasks=4, task_ms=600)
+    assert msgspec.structs.replace(work, stages=(stage(1), stage(2, running_ms=running_ms))).left_ms == left_ms
+
+
 def test_nothing_is_left_of_a_stage_that_has_ended() -> None:
     assert stage(1, "COMPLETE", median_ms=200).left_ms is None
 

@@ -307,3 +307,4 @@ async def test_a_job_has_the_counts_and_stages_of_its_attempt(site: Site) -> Non
     assert (stage["stage-id"], stage["stage-attempt"], stage["finished"], stage["skew"]) == (20, 1, 38, 5.0)
     assert stage["submission-time"] == -1
     assert (stage["disk-bytes-spilled"], stage["time-left"]) == (2 * 1024**2, 1200 * 362 // 4)
+    assert (stage["longest-running"], stage["overdue"]) == (0, False)

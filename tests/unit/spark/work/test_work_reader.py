@@ -88,6 +88,8 @@ class ScriptedStore:
         self.ended: dict[int, dict[str, Any]] = {}
         self.measured: list[tuple[int, int]] = []
         self.drawn: list[int] = []
+        self.launched: dict[int, int] = {}  # when the longest-running task of a stage was launched
+        self.searched: list[int] = []
 
     def active_jobs(self) -> list[dict[str, Any]]:
         return self.jobs
@@ -111,6 +113,10 @@ class ScriptedStore:
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
         self.measured.append((stage_id, stage_attempt))
         return 100, 350
+
+    def oldest_running(self, stage_id: int, stage_attempt: int) -> int:
+        self.searched.append(stage_id)
+        return self.launched.get(stage_id, 0)
 
 
 def test_counts_do_not_fall_back_when_a_stage_ends() -> None:

@@ -1,0 +1,75 @@
+"""One task of a real stage takes far longer than the others: who looks at the job sees it while the task runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.clusters import QUICK, Cluster
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+
+pytestmark = [pytest.mark.integration, pytest.mark.long]
+
+TASKS = 6
+SCRIPT = f"""
+import sys, time
+from pathlib import Path
+from pyspark import SparkContext
+
+def work(number):
+    time.sleep(0.3)
+    while number == {TASKS - 1} and not Path(place).exists():
+        time.sleep(0.1)
+    return number
+
+place = sys.argv[1]
+print(SparkContext.getOrCreate().parallelize(range({TASKS}), {TASKS}).map(work).sum(), flush=True)
+"""
+
+
+@pytest.fixture
+def cluster(shell: Shell) -> Iterator[Cluster]:
+    cluster = Cluster(shell)
+    try:
+        cluster.up(*QUICK, "--slots", "1")
+        yield cluster
+    finally:
+        cluster.close()
+
+
+def test_a_stage_says_for_how_long_its_slow_task_has_run(cluster: Cluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job_id = cluster.submit(cluster.shell.write("slow.py", SCRIPT), arguments=(str(go),))
+
+    def is_awaited() -> bool:
+        work = cluster.job(job_id).emberkeep.work
+        return work is not None and any(stage.overdue and stage.finished == TASKS - 1 for stage in work.stages)
+
+    until(is_awaited, lambda: cluster.story(job_id))
+    work = cluster.job(job_id).emberkeep.work
+    assert work is not None
+    (stage,) = work.stages
+    assert (stage.running, stage.time_left, work.time_left) == (1, None, None)
+    assert stage.longest_running == stage.longest_duration > 2 * stage.median_duration > 0
+    assert stage.skew is not None
+    assert stage.skew > 2
+    assert "unknown: a task has run for" in cluster.shown(f"/jobs/{job_id}")
+    assert "unknown: a task has run for" in cluster.shell.done("info", job_id).out
+
+    ran = stage.longest_running
+
+    def has_run_on() -> bool:
+        work = cluster.job(job_id).emberkeep.work
+        return work is not None and work.stages[0].longest_running > ran + 1_000
+
+    until(has_run_on, lambda: cluster.story(job_id))
+    go.touch()
+    ended = cluster.wait_for_end(job_id).emberkeep.work
+    assert cluster.output(job_id) == f"{sum(range(TASKS))}\n"
+    assert ended is not None
+    (stage,) = ended.stages
+    assert (stage.finished, stage.longest_running, stage.overdue) == (TASKS, 0, False)
+    assert stage.longest_duration > ran
