@@ -5,7 +5,7 @@ Made from the job's stream.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -78,6 +78,10 @@ MARKED: Final = frozenset(
         What.ATTEMPT_STARTED,
         What.ATTEMPT_ENDED,
         What.REATTACHED,
+        What.SLOTS_MISSING,
+        What.SLOTS_RECLAIMED,
+        What.EXECUTORS_ENDED,
+        What.EXECUTORS_SCALED,
         What.EXCEPTION,
         What.REQUESTED,
         What.SAVEPOINT,
@@ -92,6 +96,12 @@ MARKED: Final = frozenset(
         What.LEADER_STARTED,
     }
 )
+# What may happen many times within a moment: executors end one by one, and their number follows the load.
+_JOINED: Final = frozenset(
+    {What.SLOTS_MISSING, What.SLOTS_RECLAIMED, What.EXECUTORS_ENDED, What.EXECUTORS_SCALED},
+)
+_MOMENT_MS: Final = 10_000
+_MOST_TOLD: Final = 3  # messages of the occurrences that one mark stands for
 
 
 def timeline(stream: Sequence[Occurrence], leaders: Sequence[Occurrence] = ()) -> Timeline:
@@ -101,7 +111,31 @@ def timeline(stream: Sequence[Occurrence], leaders: Sequence[Occurrence] = ()) -
     last = bands[-1].ended_ms if bands else None
     during = (each for each in leaders if each.time_ms >= first and (last is None or each.time_ms <= last))
     marks = sorted((each for each in (*stream, *during) if each.what in MARKED), key=lambda each: each.time_ms)
-    return Timeline(bands=bands, marks=tuple(marks), recoveries=_recoveries(stream))
+    return Timeline(bands=bands, marks=_joined(marks), recoveries=_recoveries(stream))
+
+
+def _joined(marks: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
+    """Return the marks, with one for all of the same type that belong to executors and came within a moment."""
+    groups: list[list[Occurrence]] = []
+    newest: dict[tuple[str, int], list[Occurrence]] = {}  # by type and attempt
+    for mark in marks:
+        key = mark.what, mark.attempt
+        group = newest.get(key)
+        if group is not None and mark.what in _JOINED and mark.time_ms - group[0].time_ms < _MOMENT_MS:
+            group.append(mark)
+        else:
+            newest[key] = [mark]
+            groups.append(newest[key])
+    return tuple(map(_one, groups))
+
+
+def _one(group: Sequence[Occurrence]) -> Occurrence:
+    """Return one mark for a group: at its begin, with the newest messages."""
+    if len(group) == 1:
+        return group[0]
+    messages = [each.message for each in group[-_MOST_TOLD:]]
+    earlier = [f"{len(group) - _MOST_TOLD} more before"] if len(group) > _MOST_TOLD else []
+    return msgspec.structs.replace(group[0], message="; ".join((*messages, *earlier)))
 
 
 def _bands(stream: Sequence[Occurrence]) -> tuple[Band, ...]:

@@ -25,6 +25,7 @@ _CYCLE: Final[tuple[tuple[What, str, dict[str, str]], ...]] = (
     (What.SAVEPOINT, "savepoint in /savepoints/orders", {}),
     (What.ALARM_RAISED, "the backlog has grown for 5 minutes", {"kind": "backlog"}),
     (What.EXCEPTION, "task 3 of stage 20 has failed", {}),
+    (What.EXECUTORS_ENDED, "executor 3 ended on tm-1: 3 of 4", {"executors": "3", "present": "3", "wanted": "4"}),
     (What.ALARM_CLEARED, "the backlog is small again", {"kind": "backlog"}),
     (What.PERIODIC_SAVEPOINT, "periodic savepoint in /savepoints/orders", {}),
     (What.ATTEMPT_ENDED, "the driver was killed by signal 9", {"cause": "lost"}),

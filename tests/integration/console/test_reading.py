@@ -146,6 +146,7 @@ def test_one_cursor_moves_over_all_plots_and_each_has_the_marks(opened: Window) 
     dashed = "[...document.querySelectorAll('#plots canvas')].every((one) => one.isDashed)"
     until(lambda: page.evaluate(dashed), "each plot has marks")
     opened.sees("alarm raised or cleared", "#plot-legend")
+    opened.sees("executors ended", "#plot-legend")
     first = place.locator(".u-over").first
     first.scroll_into_view_if_needed()
     box = first.bounding_box()

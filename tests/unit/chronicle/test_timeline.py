@@ -86,6 +86,7 @@ def test_leaders_within_the_job_are_marks_and_others_are_not() -> None:
     marks = [(mark.what, mark.time_ms) for mark in timeline(ended, leaders).marks]
     assert marks == [
         (What.ATTEMPT_STARTED, 11_000),
+        (What.SLOTS_MISSING, 15_000),
         (What.ATTEMPT_ENDED, 30_000),
         (What.ATTEMPT_STARTED, 33_000),
         (What.LEADER_STARTED, 40_000),
@@ -97,6 +98,38 @@ def test_an_upgrade_and_the_way_back_are_marks() -> None:
     stream = [*LIFE, *(at(40 + n, What.UPGRADE, details={"phase": phase}) for n, phase in enumerate(phases))]
     marks = [mark.details["phase"] for mark in timeline(stream).marks if mark.what == What.UPGRADE]
     assert marks == phases
+
+
+def ended(second: int, number: int, attempt: int = 2) -> Occurrence:
+    message = f"executor {number} ended on tm-1: {9 - number} of 9"
+    return at(second, What.EXECUTORS_ENDED, attempt=attempt, message=message)
+
+
+def test_a_lost_executor_and_what_follows_are_marks() -> None:
+    kinds = [What.EXECUTORS_ENDED, What.SLOTS_MISSING, What.EXECUTORS_SCALED, What.SLOTS_RECLAIMED]
+    stream = [*LIFE, *(at(40 + n, what, attempt=2) for n, what in enumerate(kinds))]
+    assert [(mark.what, mark.time_ms) for mark in timeline(stream).marks if mark.time_ms >= 40_000] == [
+        (what, 40_000 + 1_000 * n) for n, what in enumerate(kinds)
+    ]
+
+
+def test_executors_that_end_within_a_moment_have_one_mark() -> None:
+    between = at(41, What.EXCEPTION, attempt=2, message="a task failed")
+    stream = [*LIFE, ended(40, 1), between, *(ended(41 + n, 2 + n) for n in range(4)), ended(50, 6)]
+    stream.append(ended(51, 7, attempt=3))
+    marks = [(mark.time_ms, mark.message) for mark in timeline(stream).marks if mark.time_ms >= 40_000]
+    newest = "; ".join(f"executor {number} ended on tm-1: {9 - number} of 9" for number in (3, 4, 5))
+    assert marks == [
+        (40_000, f"{newest}; 2 more before"),
+        (41_000, "a task failed"),
+        (50_000, "executor 6 ended on tm-1: 3 of 9"),
+        (51_000, "executor 7 ended on tm-1: 2 of 9"),
+    ]
+
+
+def test_what_others_than_executors_do_is_told_one_by_one() -> None:
+    stream = [*LIFE, *(at(40 + n, What.SAVEPOINT, attempt=2) for n in range(3))]
+    assert sum(mark.what == What.SAVEPOINT for mark in timeline(stream).marks) == 3
 
 
 def test_a_stream_whose_beginning_is_no_longer_kept_still_has_bands() -> None:

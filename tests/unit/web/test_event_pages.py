@@ -68,7 +68,10 @@ async def test_the_timeline_is_a_table_that_the_drawing_reads(site: Site, chroni
         ("running", str(began + 10_000), str(began + 40_000)),
         ("queued", str(began), str(began + 10_000)),
     ]
-    assert re.findall(r'data-mark="([^"]+)" data-at="(\d+)"', text) == [("leader-started", str(began + 50_000))]
+    assert re.findall(r'data-mark="([^"]+)" data-at="(\d+)"', text) == [
+        ("leader-started", str(began + 50_000)),
+        ("slots-missing", str(began + 40_000)),
+    ]
     assert 'Waiting for slots for <span data-since="' in text
     assert "1 min</span>. The attempt waits for 2 slots." in text
 

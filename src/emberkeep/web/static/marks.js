@@ -21,6 +21,18 @@ export const GROUPS = [
     shape: "M0 5.5L5.5-4.5H-5.5Z",
   },
   {
+    lane: "Executors",
+    legend: "executors ended",
+    kinds: ["executors-ended"],
+    shape: "M-5.5-2H5.5V2H-5.5Z",
+  },
+  {
+    lane: "Executors",
+    legend: "slots missing or given back, or number of executors changed",
+    kinds: ["slots-missing", "slots-reclaimed", "executors-scaled"],
+    shape: "M-5-5.5H5L-5 5.5H5Z",
+  },
+  {
     lane: "Alarms",
     legend: "alarm raised or cleared",
     kinds: ["alarm-raised", "alarm-cleared"],
