@@ -45,10 +45,14 @@ STEPS_AT_LEAST = {  # what an undisturbed run must go through, or the enumeratio
 
 @dataclass
 class Death:
-    """Kills the leader at its step ``at``, and the next one at the step ``again`` after its start."""
+    """Kills the leader at its step ``at``, and the next one at the step ``again`` after its start.
+
+    ``with_drivers``: all living drivers die with it.
+    """
 
     at: int | None = None
     again: int | None = None
+    with_drivers: bool = False
     steps: list[str] = field(default_factory=list)
 
     def watch(self, run: Run) -> None:
@@ -69,7 +73,8 @@ class Death:
         leader = cluster.jm_process
         assert leader is not None
         cluster.history.add("test", f"the leader dies at: {what}")
-        cluster.machines.kill(leader)
+        for each in (leader, *cluster.machines.drivers()) if self.with_drivers else (leader,):
+            cluster.machines.kill(each)
         # In a context of its own: what a dead process has scheduled never runs.
         run.loop.call_later(AWAY, cluster.start_job_manager, context=contextvars.Context())
 

@@ -36,6 +36,7 @@ class SimStore:
     def __init__(self, rng: random.Random, history: History) -> None:
         self.trouble = 0.0
         self.slow = USUALLY_SLOW  # probability that an operation takes long
+        self.refused = ""  # operations that it refuses: those with this word in their description
         self.away_since: float | None = None  # for every JobManager
         self.severed: dict[Process, float] = {}  # JobManagers that cannot reach it, and since when
         self.disk = MemoryDisk()
@@ -126,6 +127,8 @@ class StoreSession:
                 store.history.count("store outcome unknown, without effect")
                 raise UnknownOutcome(f"{what}: the store did not answer")
             store.history.count("store refused")
+            raise RetryLater(f"{what}: the store is busy")
+        if store.refused and store.refused in what.split():
             raise RetryLater(f"{what}: the store is busy")
         if store.away_from(self._process) is not None:
             store.history.count("store away")
