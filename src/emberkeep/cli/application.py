@@ -59,6 +59,17 @@ _AFTER_INSTALL = {
     "fish": "new shells use it",
 }
 
+# What makes the printed script complete. Zsh finds the installed one by its name; this one may be sourced or evaluated,
+# or have any name in a directory of fpath.
+_AFTER_SCRIPT = {
+    "zsh": """
+case ${zsh_eval_context[-1]} in
+  loadautofunc|shfunc) _cyclopts_emberkeep "$@" ;;
+  *) compdef _cyclopts_emberkeep emberkeep ;;
+esac
+"""
+}
+
 
 def version() -> int:
     """Show the versions of Emberkeep, Python and Spark."""
@@ -93,7 +104,7 @@ def completion(
         say(f"completion is installed in {app.install_completion(shell=shell, add_to_startup=False)}")
         say(_AFTER_INSTALL[shell])
     else:
-        sys.stdout.write(app.generate_completion(shell=shell))
+        sys.stdout.write(app.generate_completion(shell=shell) + _AFTER_SCRIPT.get(shell, ""))
     return ExitCode.OK
 
 
