@@ -127,6 +127,7 @@ class Host:
             "LD_PRELOAD": str(library),
             "FAKETIME": f"{seconds:+d}s",
             "FAKETIME_DONT_FAKE_MONOTONIC": "0",  # with 1, Python cannot sleep
+            "NO_FAKE_STAT": "1",  # the times of files in the shared directory are those of its server
         }
 
     def mount_small_disk(self, path: str, megabytes: int, uid: int) -> None:

@@ -21,6 +21,9 @@ echo "hosts: files" >/etc/nsswitch.conf
 # Two machines never have the same boot id. Processes are known by it.
 mount --bind "$HOST_BOOT" /proc/sys/kernel/random/boot_id
 
+# Programs name shared memory by their pid, which a process of another host may have as well.
+mount -t tmpfs -o mode=1777 shm /dev/shm
+
 mkdir -p /mnt/local/tmp /mnt/local/root
 chmod 1777 /mnt/local/tmp
 for path in $HOST_VISIBLE; do

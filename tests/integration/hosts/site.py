@@ -186,7 +186,9 @@ class HostedCluster:
         )
 
     def start_task_manager(self, host: Host, settings: Mapping[str, str]) -> None:
-        given = {"taskmanager.host": self.called(host), **settings}
+        # What is set on a machine, such as its clock, is so for its jobs as well.
+        of_host = {"taskmanager.job-environment": ",".join(host.environment)} if host.environment else {}
+        given = {"taskmanager.host": self.called(host), **of_host, **settings}
         if host.name in self._routers:
             given |= {"taskmanager.bind-host": self.any_address}
             given |= {"taskmanager.rpc.port": str(OUTER_AGENT_PORT), "taskmanager.rpc.bind-port": str(AGENT_PORT)}

@@ -9,6 +9,7 @@ import pytest
 
 from emberkeep.chronicle.occurrence import What
 from tests.integration.conditions import until
+from tests.integration.hosts.clocks import check_clocks_of_jobs
 from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import fake_clock
@@ -28,9 +29,13 @@ WORK = "/mnt/local/work"  # of a task manager with a small disk
 def test_the_clocks_of_hosts_differ_by_hours(network: Network, pipeline: Pipeline) -> None:
     cluster = HostedCluster(network, job_managers=2)
     cluster.prepare()
-    for host, seconds in ((cluster.job_managers[1], -1800), *zip(cluster.task_managers, (7200, -3600), strict=False)):
-        host.shift_clock(seconds)
-    cluster.start()
+    cluster.job_managers[1].shift_clock(-1800)
+    ahead = dict(zip((host.name for host in cluster.task_managers), (7200, -3600, 0), strict=True))
+    for host in cluster.task_managers:
+        host.shift_clock(ahead[host.name])
+    # Drivers are on hosts whose clocks are wrong, the first and the second one of the flights by three hours.
+    cluster.start({cluster.task_managers[2].name: {"taskmanager.driver-places": "0"}})
+    check_clocks_of_jobs(cluster, ahead)
     flights = Flights(cluster, pipeline=pipeline)
     flights.go_on("at first")
     network.kill(cluster.leader())

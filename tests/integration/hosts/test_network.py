@@ -231,6 +231,13 @@ def test_a_host_has_its_own_time_of_day(network: Network) -> None:
     assert 3300 < ahead < 3900
 
 
+def test_a_host_has_its_own_shared_memory(network: Network) -> None:
+    one, two = network.add("one"), network.add("two")
+    one.done("sh", "-c", "echo mine >/dev/shm/name")
+    assert two.run("cat", "/dev/shm/name").code != 0
+    assert not Path("/dev/shm/name").exists()
+
+
 def test_nothing_is_left_when_the_test_is_killed(tmp_path: Path, network: Network) -> None:
     del network  # for its reason to skip
     (tmp_path / "abandoned").mkdir()
