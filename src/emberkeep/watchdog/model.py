@@ -31,6 +31,7 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     - ``batch``: newest committed micro-batch of this attempt; -1 before the first. ``duration``: seconds that it took.
     - ``seen``: changes with each look of the driver at the query, so that an old report is told from a new one.
     - ``waits``: it waits for data or for its next trigger.
+    - ``state_bytes``: memory that its state takes; 0 if its driver does not report it.
     - ``backlog``: rows that its sources have and that it has not read; None if unknown.
     """
 
@@ -41,6 +42,7 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     seen: str
     waits: bool
     state_rows: int
+    state_bytes: int = 0
     backlog: int | None = None
 
 
@@ -54,6 +56,7 @@ class WatchSettings:
     backlog_growing_for: float
     backlog_min_rows: int
     state_max_rows: int  # 0: no bound
+    state_max_bytes: int  # 0: no bound
     restarts_max: int
     restarts_window: float
     restarts_stalled: bool

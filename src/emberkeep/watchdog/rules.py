@@ -101,24 +101,39 @@ class BacklogRule:
 
 
 class StateRule:
-    """The query's state has more rows than permitted."""
+    """The query's state has more rows, or takes more memory, than permitted."""
 
     def __init__(self, settings: WatchSettings) -> None:
-        self._most = settings.state_max_rows
+        self._most_rows, self._most_bytes = settings.state_max_rows, settings.state_max_bytes
         self._low_since: float | None = None
 
     def look(self, query: QueryFacts, *, now: float) -> Finding:
-        if not self._most or query.batch < 0:  # before the first batch of an attempt, Spark reports no state
+        bounds = [(query.state_rows, self._most_rows), (query.state_bytes, self._most_bytes)]
+        bounds = [(amount, most) for amount, most in bounds if most]
+        if not bounds or query.batch < 0:  # before the first batch of an attempt, Spark reports no state
             return None
-        if query.state_rows > self._most:
+        if any(amount > most for amount, most in bounds):
             self._low_since = None
-            return f"the state has {query.state_rows:,} rows; watchdog.state.max-rows is {self._most:,}"
-        if query.state_rows > _LOW_SHARE * self._most:
+            return self._excess(query)
+        if any(amount > _LOW_SHARE * most for amount, most in bounds):
             self._low_since = None
             return None
         if self._low_since is None:
             self._low_since = now
         return "" if now - self._low_since >= _HOLD else None
+
+    def _excess(self, query: QueryFacts) -> str:
+        found = []
+        if 0 < self._most_rows < query.state_rows:
+            found.append(f"the state has {query.state_rows:,} rows; watchdog.state.max-rows is {self._most_rows:,}")
+        if 0 < self._most_bytes < query.state_bytes:
+            taken, most = _mebibytes(query.state_bytes), _mebibytes(self._most_bytes)
+            found.append(f"the state takes {taken} of memory; watchdog.state.max-size is {most}")
+        return "; ".join(found)
+
+
+def _mebibytes(number: int) -> str:
+    return f"{number / 1024**2:,.1f} MiB"
 
 
 class RestartRule:

@@ -15,6 +15,7 @@ def watch_settings(configuration: Configuration) -> WatchSettings:
         backlog_growing_for=configuration[options.WATCHDOG_BACKLOG_GROWING_FOR],
         backlog_min_rows=configuration[options.WATCHDOG_BACKLOG_MIN_ROWS],
         state_max_rows=configuration[options.WATCHDOG_STATE_MAX_ROWS],
+        state_max_bytes=configuration[options.WATCHDOG_STATE_MAX_SIZE],
         restarts_max=configuration[options.WATCHDOG_RESTARTS_MAX],
         restarts_window=configuration[options.WATCHDOG_RESTARTS_WINDOW],
         restarts_stalled=configuration[options.WATCHDOG_RESTART],

@@ -176,6 +176,37 @@ def test_state_has_no_bound_unless_one_is_set() -> None:
     assert job.raised() == []
 
 
+MIB = 1024**2
+
+
+def test_the_memory_of_the_state_has_a_bound_of_its_own() -> None:
+    job = WatchedJob(settings(state_max_rows=0, state_max_bytes=2048 * MIB))
+    job.look(waits=True, state_rows=10**12, state_bytes=2048 * MIB)
+    assert job.raised() == []
+    job.look(waits=True, state_bytes=2048 * MIB + MIB // 2)
+    (alarm,) = job.alarms
+    assert alarm.message == "the state takes 2,048.5 MiB of memory; watchdog.state.max-size is 2,048.0 MiB"
+    job.look(waits=True, state_bytes=1024 * MIB)
+    job.look(60.0, waits=True, state_bytes=1024 * MIB)
+    assert job.cleared() == [AlarmKind.STATE]
+
+
+def test_state_is_small_again_once_it_is_below_both_bounds() -> None:
+    job = WatchedJob(settings(state_max_bytes=100 * MIB))
+    job.look(waits=True, state_rows=10_001, state_bytes=101 * MIB)
+    assert job.alarms[0].message == (
+        "the state has 10,001 rows; watchdog.state.max-rows is 10,000; "
+        "the state takes 101.0 MiB of memory; watchdog.state.max-size is 100.0 MiB"
+    )
+    for _ in range(100):
+        job.look(10.0, waits=True, state_rows=5, state_bytes=95 * MIB)
+        job.look(10.0, waits=True, state_rows=9_500, state_bytes=5)
+    assert (job.raised(), job.cleared()) == ([AlarmKind.STATE], [])
+    for _ in range(7):
+        job.look(10.0, waits=True, state_rows=5, state_bytes=5)
+    assert job.cleared() == [AlarmKind.STATE]
+
+
 def test_an_attempt_without_a_batch_says_nothing_about_the_state() -> None:
     job = WatchedJob()
     job.look(waits=True, state_rows=20_000)

@@ -15,6 +15,7 @@ SETTINGS = WatchSettings(
     backlog_growing_for=300.0,
     backlog_min_rows=1000,
     state_max_rows=10_000,
+    state_max_bytes=0,
     restarts_max=3,
     restarts_window=600.0,
     restarts_stalled=False,
@@ -49,6 +50,7 @@ class WatchedJob:
         again: bool = False,
         duration: float = 2.0,
         state_rows: int = 0,
+        state_bytes: int = 0,
         backlog: int | None = None,
         listed: bool = True,
     ) -> list[Effect]:
@@ -63,6 +65,7 @@ class WatchedJob:
             seen=str(self.looks),
             waits=waits,
             state_rows=state_rows,
+            state_bytes=state_bytes,
             backlog=backlog,
         )
         queries = (facts,) if listed else ()

@@ -1812,6 +1812,17 @@ WATCHDOG_STATE_MAX_ROWS = define(
         "The watchdog raises the alarm `state` for a streaming query with more rows in its state. 0: no bound.",
     )
 )
+WATCHDOG_STATE_MAX_SIZE = define(
+    Option(
+        "watchdog.state.max-size",
+        0,
+        size,
+        "size",
+        "The watchdog raises the alarm `state` for a streaming query whose state takes more memory on its executors "
+        "together, as Spark reports it (`memoryUsedBytes`). It may be set beside `watchdog.state.max-rows`. 0: no "
+        "bound.",
+    )
+)
 WATCHDOG_RESTARTS_MAX = define(
     Option(
         "watchdog.restarts.max",

@@ -80,7 +80,17 @@ async def works(master: FakeJobMaster, seconds: int, batch: int = 1) -> None:
 def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None:
     reported = status(queries=(progress(3, "Waiting for data to arrive"),), checkpoints=(commit(4), commit(9, "id 2")))
     assert query_facts(reported) == [
-        QueryFacts(id="id 1", label="delays", batch=4, duration=2.5, seen="3", waits=True, state_rows=12, backlog=300)
+        QueryFacts(
+            id="id 1",
+            label="delays",
+            batch=4,
+            duration=2.5,
+            seen="3",
+            waits=True,
+            state_rows=12,
+            state_bytes=4096,
+            backlog=300,
+        )
     ]
     (without,) = query_facts(status(queries=(progress(3),)))
     assert (without.batch, without.waits) == (-1, False)

@@ -112,6 +112,7 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
                 seen=query.timestamp,
                 waits=query.is_waiting,
                 state_rows=query.state_rows,
+                state_bytes=query.state_bytes,
                 backlog=query.backlog_rows,
             )
         )
