@@ -30,7 +30,7 @@ class Assassin:
     def __init__(self, record: ClusterRecord, victim: int, step: str, place: str = "") -> None:
         """``victim``: the leader's pid. ``place``: parent of the nodes that it looks at; "": that of the step."""
         self._kazoo = member_of(record)
-        self._victim = victim
+        self._victims = [victim]
         self._step = step
         self._place = place or STEPS[step]
         self._known: set[str] = set()
@@ -47,6 +47,10 @@ class Assassin:
     ) -> None:
         self._kazoo.stop()
         self._kazoo.close()
+
+    def add(self, victim: int) -> None:
+        """Another process to kill, with the first one."""
+        self._victims.append(victim)
 
     def wait(self) -> None:
         """Until it has struck."""
@@ -73,7 +77,8 @@ class Assassin:
 
     def _strike(self) -> None:
         if not self._done.is_set():
-            kill_process(self._victim)
+            for victim in self._victims:
+                kill_process(victim)
             self._done.set()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
@@ -29,6 +30,10 @@ BAD = SCRIPT.replace(
     "seen = []\ndef store(frame, number):\n    seen.append(number)\n"
     "    if len(seen) > 1:\n        raise RuntimeError('no such column')\n",
 )
+# It works for no batch.
+STUCK = SCRIPT.replace("def store(frame, number):\n", "def store(frame, number):\n    time.sleep(600)\n").replace(
+    "import os, sys", "import os, sys, time"
+)
 GOOD_PHASES = (UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING)
 BAD_PHASES = (UpgradePhase.CANCELLING, UpgradePhase.RETURNING)
 
@@ -45,10 +50,22 @@ class Upgraded:
         wanted = self.stream.batches() + more
         until(lambda: self.stream.batches() >= wanted, lambda: self.cluster.story(self.job))
 
-    def start(self, script: Path, *options: str) -> Running:
-        own = ("--within", "3min", "--savepoint-path", str(self.stream.place.parent / "savepoints"))
+    def start(self, script: Path, *options: str, within: str = "3min") -> Running:
+        own = ("--within", within, "--savepoint-path", str(self.stream.place.parent / "savepoints"))
         words = (*own, *SMALL, "--num-executors", "1", *RESTARTED, *options)
         return self.cluster.shell.start("upgrade", self.job, *words, str(script), str(self.stream.place))
+
+    def wait_for_phase(self, phase: UpgradePhase, running: Running) -> UpgradeInfo:
+        """The upgrade of the job once it is in the phase, whoever leads."""
+
+        def look() -> UpgradeInfo | None:
+            try:
+                upgrade = self.cluster.ask(lambda client: client.upgrades.of_job(self.job))
+            except (Absent, RetryLater):
+                return None
+            return upgrade if upgrade.phase is phase else None
+
+        return until(look, lambda: str(running))
 
     def driver(self) -> int:
         return self.cluster.wait_for_driver(self.job, self.cluster.job(self.job).emberkeep.attempt)
@@ -133,15 +150,41 @@ def test_lost_drivers_delay_an_upgrade(cluster: Cluster, upgraded: Upgraded) -> 
     with UpgradeAssassin(cluster.record, upgraded.driver(), UpgradePhase.STOPPING) as assassin:
         running = upgraded.start(script, "--batches", "50")
         assassin.wait()
-
-    def watched() -> UpgradeInfo | None:
-        upgrade = cluster.job(upgraded.job).emberkeep.upgrade
-        return upgrade if upgrade is not None and upgrade.phase is UpgradePhase.WATCHING else None
-
-    new_job = until(watched, lambda: str(running)).new_job
+    new_job = upgraded.wait_for_phase(UpgradePhase.WATCHING, running).new_job
     kill_process(cluster.wait_for_driver(new_job))
     upgrade = ended(upgraded, running, code=0)
     assert (upgrade.phase, upgrade.new_job) == (UpgradePhase.DONE, new_job)
     assert cluster.job(new_job).emberkeep.attempt == 2
     upgraded.job = new_job
     upgraded.wait_for_batches()
+
+
+def test_leader_and_old_driver_lost_together_delay_an_upgrade(cluster: Cluster, upgraded: Upgraded) -> None:
+    script = cluster.shell.write("good.py", f"{SCRIPT}# after leader and driver were lost together\n")
+    with UpgradeAssassin(cluster.record, cluster.leader()[1].identity.pid, UpgradePhase.STOPPING) as assassin:
+        assassin.add(upgraded.driver())
+        running = upgraded.start(script, "--batches", "2")
+        assassin.wait()
+    upgrade = ended(upgraded, running, code=0)
+    assert (upgrade.phase, upgrade.old_job) == (UpgradePhase.DONE, upgraded.job)
+    upgraded.job = upgrade.new_job
+    assert unfinished(cluster) == {upgraded.job}
+    upgraded.wait_for_batches()
+
+
+def test_drivers_lost_on_the_way_back_delay_the_old_code(cluster: Cluster, upgraded: Upgraded) -> None:
+    """The new one is lost with the leader as it is cancelled, then the first one that runs the old code again."""
+    script = cluster.shell.write("stuck.py", STUCK)
+    with UpgradeAssassin(cluster.record, cluster.leader()[1].identity.pid, UpgradePhase.CANCELLING) as assassin:
+        running = upgraded.start(script, "--batches", "5", within="25s")
+        assassin.add(cluster.wait_for_driver(upgraded.wait_for_phase(UpgradePhase.WATCHING, running).new_job))
+        assassin.wait()
+    back_job = upgraded.wait_for_phase(UpgradePhase.RETURNED, running).back_job
+    kill_process(cluster.wait_for_driver(back_job))
+    upgrade = ended(upgraded, running, code=1)
+    assert (upgrade.phase, upgrade.back_job) == (UpgradePhase.RETURNED, back_job)
+    assert cluster.job(upgrade.new_job).state is JobStatus.CANCELED
+    upgraded.job = back_job
+    assert unfinished(cluster) == {upgraded.job}
+    upgraded.wait_for_batches()
+    assert cluster.job(back_job).emberkeep.attempt == 2
