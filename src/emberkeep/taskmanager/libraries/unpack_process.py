@@ -65,7 +65,7 @@ def unpack_apart(
 
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, *own_packages, "-P", "-m", __name__, msgspec.json.encode(order).decode()],
+            [sys.executable, "-P", *own_packages, "-m", __name__, msgspec.json.encode(order).decode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
