@@ -151,5 +151,6 @@ class RestartRule:
             self._times.popleft()
         restarts = len(self._times)
         if restarts > self._most:
-            return f"the driver was restarted more than {self._most} times within {self._window:.0f} s"
+            times = "once" if self._most == 1 else f"{self._most} times"
+            return f"the driver was restarted more than {times} within {self._window:.0f} s"
         return "" if restarts <= self._most // 2 else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from emberkeep.base.ids import JobId
 from tests.integration.clusters import Cluster
@@ -19,13 +20,15 @@ from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
+ALARMED = ("-D", "watchdog.restarts.max=1")  # the second kill of the driver raises an alarm
+
 
 @pytest.fixture(scope="module")
 def job_id(cluster: Cluster) -> JobId:
     """A stream that runs."""
     stream = Stream(cluster.shell.directory / "stream")
     cluster.shell.write("stream.py", SCRIPT)
-    job_id = cluster.submit("stream.py", arguments=(str(stream.place),))
+    job_id = cluster.submit("stream.py", *ALARMED, arguments=(str(stream.place),))
     cluster.wait_for_executors(job_id)
     until(lambda: stream.batches() >= 3, lambda: f"three batches: {cluster.story(job_id)}")
     return job_id
@@ -134,6 +137,22 @@ def test_the_spark_ui_is_one_click_away_and_its_tabs_work(browser: Browser, clus
         assert not wrong, "\n".join(wrong)
 
 
+def test_the_map_shows_who_has_which_slot(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    (executor,) = cluster.wait_for_executors(job_id)
+    node = executor.taskmanager_id.removeprefix("tm-")
+    with window(browser, cluster) as opened:
+        opened.open("/")
+        capacity = opened.page.locator("#capacity")
+        expect(capacity.get_by_role("heading")).to_contain_text("1 of 2 free")
+        taken = capacity.locator("li.node").filter(has_text=node)
+        expect(taken).to_contain_text("1 of 1 slots")
+        expect(capacity.locator("li.node").filter(has_text="1 driver")).to_have_count(1)
+        expect(capacity.get_by_role("img", name="1 free")).to_have_count(1)
+        expect(capacity.get_by_label("Jobs in the map")).to_contain_text("stream.py")
+        taken.get_by_role("link", name=f"stream.py {job_id[:8]}: 1 slot").click()
+        opened.page.wait_for_url(f"**/jobs/{job_id}")
+
+
 def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
     """A savepoint is made with the page's button; then the driver is killed, and comes back."""
     attempt = cluster.job(job_id).emberkeep.attempt
@@ -147,6 +166,31 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.sees(f"driver stderr, attempt {attempt + 1}", "[data-logs]")
         cluster.wait_for_driver(job_id, attempt + 1)
         opened.sees("RUNNING", "#headline")
+        recoveries = opened.page.locator("#recoveries tbody tr")
+        expect(recoveries).to_have_count(attempt + 1)
+        expect(recoveries.first.locator("[data-label=After]")).to_contain_text("loss of the driver")
+        expect(recoveries.first.locator("[data-label=Took]")).to_contain_text(re.compile(r"\d"), timeout=60_000)
+        recoveries.first.get_by_role("img", name="until the script began").wait_for()
+        expect(recoveries.last.locator("[data-label=After]")).to_contain_text("submission")
+
+
+def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    attempt = cluster.job(job_id).emberkeep.attempt
+    assert attempt > 1, "the test before has killed the driver once"
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        os.kill(cluster.wait_for_driver(job_id, attempt), signal.SIGKILL)
+        why = "the driver was restarted more than once"
+        opened.sees(why, "#job-health")
+        expect(opened.page).to_have_title(re.compile("^ALARM · stream.py"))
+        cluster.wait_for_driver(job_id, attempt + 1)
+        opened.sees("alarm-raised", "#job-events")
+        assert opened.accessibility_problems() == []
+        opened.open("/")
+        opened.sees("has an alarm", "#health")
+        opened.sees(why, "#health")
+        opened.open("/jobs")
+        opened.sees(f"Alarm: {why}", "#jobs")
 
 
 def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job_id: JobId) -> None:

@@ -5,26 +5,22 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
-from tests.integration.console.browser import chromium, window
+from tests.integration.console.browser import Window, chromium, window
+from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-12")]
 
-PLAIN = """
-import time
-
-print("counting", flush=True)
-for number in range(100_000):
-    print("count", number, flush=True)
-    time.sleep(0.5)
-"""
+COUNTING = SCRIPT.replace("    aside.rename(", '    print("count", number, flush=True)\n    aside.rename(')
 
 REPORT = """
 from pyspark.sql import SparkSession
@@ -47,15 +43,24 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
+def plotted(opened: Window) -> tuple[datetime, datetime]:
+    """The time that the plots of the open job's stream show, once they are drawn."""
+    opened.page.locator("#plots [data-plot=rate] canvas").first.wait_for()
+    begin, end = opened.page.locator("#plot-tools [data-span]").inner_text().removesuffix(" UTC").split(" – ")
+    return datetime.fromisoformat(begin), datetime.fromisoformat(end)
+
+
 def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
     cluster.shell.write("report.py", REPORT)
     report = cluster.submit("report.py")
     cluster.wait_for_end(report)
     done = cluster.ask(lambda client: client.job(report)).emberkeep.work
     assert done is not None
-    cluster.shell.write("plain.py", PLAIN)
-    job_id = cluster.submit("plain.py")
+    stream = Stream(cluster.shell.directory / "stream")
+    cluster.shell.write("counting.py", COUNTING)
+    job_id = cluster.submit("counting.py", arguments=(str(stream.place),))
     cluster.wait_for_driver(job_id)
+    until(lambda: stream.batches() >= 3, lambda: f"three batches: {cluster.story(job_id)}")
     log = next(log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs if log.kind == "driver-stdout")
     leading = cluster.ask(lambda client: client.overview()).emberkeep.job_manager
     record = cluster.record
@@ -75,6 +80,7 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         )
         opened.open(f"/jobs/{job_id}?view=all")
         opened.sees("RUNNING", "#headline")
+        began, before = plotted(opened)
         other = opened.page.context.new_page()
         other.goto(f"{old_url}/jobs/{job_id}/logs/{log.id}?q=count")
         other.get_by_text("count 1", exact=True).first.wait_for()
@@ -86,6 +92,8 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         opened.page.wait_for_url(f"{new_url}/jobs/{job_id}?view=all", timeout=120_000)
         opened.sees("RUNNING", "#headline")
         assert opened.page.locator("header .leader").inner_text() == urlsplit(new_url).netloc
+        until(lambda: plotted(opened)[1] > before, "the plots grow")
+        assert plotted(opened)[0] == began, "the plots begin with batches of the dead leader's time"
         other.bring_to_front()
         other.wait_for_url(f"{new_url}/jobs/{job_id}/logs/{log.id}**", timeout=120_000)
         other.locator(".record").first.wait_for()
@@ -93,6 +101,17 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         opened.url = new_url
         opened.open(f"/taskmanagers/{task_manager}")
         opened.sees(f"known since{known_since}", "#usage-newest")  # the next leader continues the history
+        opened.open("/leadership")
+        terms = opened.page.locator("#terms tbody tr")
+        expect(terms).to_have_count(2)
+        expect(terms.nth(0)).to_contain_text(urlsplit(new_url).netloc)
+        expect(terms.nth(0)).to_contain_text("LEADS")
+        expect(terms.nth(1)).to_contain_text(urlsplit(old_url).netloc)
+        expect(terms.nth(1)).not_to_contain_text("LEADS")
+        managers = opened.page.locator("#job-managers tbody tr")
+        expect(managers.filter(has_text=urlsplit(old_url).netloc)).to_contain_text("AWAY")
+        opened.sees("nobody takes over", "#job-managers")
+        assert opened.accessibility_problems() == []
         opened.open(f"/jobs/{report}")  # it ended under the dead leader
         opened.sees(f"{done.tasks_finished} of {done.tasks_finished} tasks done", "#work")
         opened.page.locator("#work tbody tr").first.wait_for()

@@ -46,7 +46,10 @@ def test_a_stage_says_for_how_long_its_slow_task_has_run(cluster: Cluster, tmp_p
 
     def is_awaited() -> bool:
         work = cluster.job(job_id).emberkeep.work
-        return work is not None and any(stage.overdue and stage.finished == TASKS - 1 for stage in work.stages)
+        # The first task is slow to begin. So the mean of all tasks, which counts for the job, is above the median.
+        if work is None or work.time_left is not None:
+            return False
+        return any(stage.overdue and stage.finished == TASKS - 1 for stage in work.stages)
 
     until(is_awaited, lambda: cluster.story(job_id))
     work = cluster.job(job_id).emberkeep.work
