@@ -19,8 +19,8 @@ from campaign.floors.places import memory_group, small_disk
 from campaign.processes.cluster import RealCluster
 from campaign.spark.control import Control
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.files.log_tail import private_output
 from emberkeep.base.ids import JobId
-from emberkeep.base.log_tail import private_output
 from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, daemon_program, start_daemon
 from emberkeep.jobs.model import JobStatus

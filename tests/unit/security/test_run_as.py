@@ -19,8 +19,8 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Damaged, Fatal, InvalidInput, NewerFormat
 from emberkeep.base.files.durable import write_record
 from emberkeep.base.files.hostile import hand_over, open_to_append, open_to_read, read_bytes, remove_tree
+from emberkeep.base.files.log_tail import last_lines, private_output
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
-from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.processes.os_user import OsUser, find_user
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
 from emberkeep.daemons.records.record_versions import RecordVersions, write_versions

@@ -23,8 +23,8 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.log_tail import last_lines, private_output
 from emberkeep.base.import_path import with_safe_path
-from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.processes.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds

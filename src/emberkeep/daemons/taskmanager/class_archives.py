@@ -21,8 +21,8 @@ from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.files.log_tail import last_lines
 from emberkeep.base.import_path import with_safe_path
-from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.archive_builder import EXIT_BUSY
 from emberkeep.daemons.process_main import EXIT_OK, Services
 from emberkeep.spark.java import JavaRuntime

@@ -14,7 +14,7 @@ import structlog
 
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
 from emberkeep.base.errors import NewerFormat, Unavailable
-from emberkeep.base.log_tail import last_lines
+from emberkeep.base.files.log_tail import last_lines
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.slots.table.memory import reason_of_kernel
 from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey

@@ -13,8 +13,8 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.hostile import remove_tree
+from emberkeep.base.files.log_tail import last_lines
 from emberkeep.base.ids import JobId
-from emberkeep.base.log_tail import last_lines
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, read_outcome
 from emberkeep.daemons.records.record_versions import write_versions

@@ -28,8 +28,8 @@ from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
+from emberkeep.base.files.log_tail import last_lines, private_output
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
-from emberkeep.base.log_tail import last_lines, private_output
 from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
 from emberkeep.base.started_task_managers import (
     MARK_VARIABLE,

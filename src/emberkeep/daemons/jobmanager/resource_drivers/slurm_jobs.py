@@ -34,8 +34,8 @@ from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable, UnknownOutcome
+from emberkeep.base.files.log_tail import last_lines
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.slurm_resources import slurm_resources
