@@ -115,7 +115,7 @@ def timeline(stream: Sequence[Occurrence], leaders: Sequence[Occurrence] = ()) -
 
 
 def _joined(marks: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
-    """Return the marks, with one for all of the same type that belong to executors and came within a moment."""
+    """Return the marks. Those about executors become one if they have the same type and attempt and came together."""
     groups: list[list[Occurrence]] = []
     newest: dict[tuple[str, int], list[Occurrence]] = {}  # by type and attempt
     for mark in marks:
@@ -130,7 +130,7 @@ def _joined(marks: Iterable[Occurrence]) -> tuple[Occurrence, ...]:
 
 
 def _one(group: Sequence[Occurrence]) -> Occurrence:
-    """Return one mark for a group: at its begin, with the newest messages."""
+    """Return one mark for a group: at the time of its first one, with the newest messages."""
     if len(group) == 1:
         return group[0]
     messages = [each.message for each in group[-_MOST_TOLD:]]

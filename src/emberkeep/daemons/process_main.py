@@ -103,7 +103,8 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
             with _death_of_threads(loop) as death:
                 await _until_done_or_failed(asyncio.create_task(serve(configuration, layout, stop)), death)
         finally:
-            loop.set_default_executor(ThreadPoolExecutor(1))  # for the threads of its pool, asyncio waits without end
+            # At its end, asyncio waits without a bound for the threads of its pool: give it one without threads.
+            loop.set_default_executor(ThreadPoolExecutor(1))
 
     if not structlog.is_configured():
         # Until the log file is known, log to standard error: standard output is for the announcement.
@@ -138,7 +139,7 @@ def leave(code: int) -> NoReturn:
 
 def _abandon(code: int) -> None:
     with contextlib.suppress(OSError):
-        sys.stderr.write("emberkeep: ending although a file system does not answer to some threads\n")
+        sys.stderr.write("emberkeep: ending, although threads still wait, probably for a file system that hangs\n")
         sys.stderr.flush()
     os._exit(code)
 

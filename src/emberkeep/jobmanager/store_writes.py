@@ -157,8 +157,8 @@ class StoreWrites:
     async def _with_savepoint_of(self, job_id: JobId, trigger_id: str) -> JobPointers | None:
         """Return the job's pointers if they include this request's savepoint: a try whose reply was lost wrote it."""
         stored = await self.read(f"cannot read job {job_id}", lambda: self._store.recover_job(job_id))
-        made = () if stored is None else (each.trigger_id for each in stored.pointers.savepoints)
-        return stored.pointers if stored is not None and trigger_id in made else None
+        is_written = stored is not None and stored.pointers.savepoint_of(trigger_id) is not None
+        return stored.pointers if stored is not None and is_written else None
 
     async def record_retention(
         self, job_id: JobId, retired: frozenset[str], gone: frozenset[str], retired_ms: int

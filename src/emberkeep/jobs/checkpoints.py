@@ -64,6 +64,10 @@ class JobPointers(Compatible, frozen=True, kw_only=True):
     queries: tuple[QueryCheckpoint, ...] = ()
     savepoints: tuple[SavepointPointer, ...] = ()
 
+    def savepoint_of(self, trigger_id: str) -> SavepointPointer | None:
+        """Return the savepoint that was made for a request; None if there is none."""
+        return next((each for each in self.savepoints if each.trigger_id == trigger_id), None)
+
 
 def merged(
     known: JobPointers,

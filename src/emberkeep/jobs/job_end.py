@@ -27,7 +27,7 @@ class JobEnd:
         job = self._job
         assert job.verdict is not None  # noqa: S101 - an invariant, not input
         job.phase = Phase.RECORDING_RESULT
-        attempts = job.history.attempts()
+        newest = job.history.newest_attempt()
         job.result = JobResult(
             job_id=job.graph.job_id,
             name=job.graph.name,
@@ -36,14 +36,14 @@ class JobEnd:
             root_cause=job.verdict.root_cause,
             submitted_ms=job.graph.submitted_ms,
             ended_ms=now.ms,
-            attempts=attempts,
+            attempts=job.history.attempts(),
             exceptions=job.history.exceptions(),
             idempotency_key=job.graph.idempotency_key,
             owner=job.graph.owner,
             namespace=job.graph.namespace,
             savepoint=job.graph.savepoint,
             keeps_data=job.verdict.keeps_data,
-            attempt=max(job.recorded, *(record.attempt for record in attempts), 0),
+            attempt=max(job.recorded, newest.attempt if newest else 0),
         )
         job.effects.append(ev.RecordResult(job.result))
 

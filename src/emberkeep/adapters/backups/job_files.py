@@ -65,7 +65,7 @@ class JobFiles:
             except NewerFormat:
                 raise
             except (Absent, Damaged, Unavailable) as error:
-                found.problems[job.job_id] = _for_good(error).message
+                found.problems[job.job_id] = _lasting(error).message
         found.of_upgrades += [f"an upgrade: its record is copied as it is: {each}" for each in copy.unreadable]
         for upgrade in copy.upgrades:
             for owner, wanted in ((upgrade.new_id, upgrade.new), (upgrade.back_id, upgrade.back)):
@@ -73,7 +73,7 @@ class JobFiles:
                     try:
                         await self._collect_blobs(owner, wanted, found)
                     except (Absent, Damaged, Unavailable) as error:
-                        found.of_upgrades.append(f"the upgrade of job {upgrade.job_id}: {_for_good(error).message}")
+                        found.of_upgrades.append(f"the upgrade of job {upgrade.job_id}: {_lasting(error).message}")
         for result in copy.results:
             await asyncio.to_thread(self._result, result.location, result.sha256, found)
         return found
@@ -100,7 +100,7 @@ class JobFiles:
         try:
             data = self._patience.read(self._directory / Path(location).name)
         except (Absent, Unavailable) as error:
-            _for_good(error)
+            _lasting(error)
             return
         if hashlib.sha256(data).hexdigest() == sha256:
             member = result_member(Path(location).name)
@@ -127,10 +127,10 @@ class JobFiles:
         temporary.rename(path)
 
 
-def _for_good(error: EmberkeepError) -> EmberkeepError:
-    """Return an error that another try would meet again. Raises it if it is Unavailable for any other reason.
+def _lasting(error: EmberkeepError) -> EmberkeepError:
+    """Return ``error`` if another try would probably fail in the same way. Raises it if the storage may answer later.
 
-    The caller tries once more all the same: it may be the storage that does not answer.
+    A server that is away can look like a bad place of a disk, so the whole backup is tried once more in any case.
     """
     if isinstance(error, Unavailable) and not is_bad_place(error):
         raise error

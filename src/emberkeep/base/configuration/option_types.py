@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _DURATION_UNITS = {
@@ -16,6 +17,7 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_Number = TypeVar("_Number", int, float)
 _LONGEST = 36_500 * _DURATION_UNITS["d"]  # a sum of times in milliseconds must fit into 64 bits
 _LARGEST = 2**63 - 1  # bytes; messages and records hold numbers of 64 bits
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -49,14 +51,7 @@ def interval(minimum: float) -> Callable[[str], float]:
 
 def duration_of_at_least(minimum: float) -> Callable[[str], float]:
     """Return a parser of durations that are not shorter than ``minimum`` seconds."""
-
-    def parse(text: str) -> float:
-        seconds = duration(text)
-        if seconds < minimum:
-            raise ValueError(f"expected at least {minimum:g}s")
-        return seconds
-
-    return parse
+    return _at_least(duration, minimum, f"{minimum:g}s")
 
 
 def size(text: str) -> int:
@@ -64,22 +59,25 @@ def size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _SIZE_UNITS:
         raise ValueError("expected a size such as 64k, 512m or 2g")
-    found = float(match.group(1)) * _SIZE_UNITS[match.group(2)]
-    if found > _LARGEST:
+    # Python refuses to read an integer of thousands of digits.
+    if float(match.group(1)) * _SIZE_UNITS[match.group(2)] > _LARGEST:
         raise ValueError(f"expected at most {_LARGEST // 1024**3}g")
     return int(match.group(1)) * _SIZE_UNITS[match.group(2)]
 
 
 def size_of_at_least(minimum: int) -> Callable[[str], int]:
     """Return a parser of sizes that are not smaller than ``minimum`` bytes."""
+    return _at_least(size, minimum, f"{minimum // 1024}k")
 
-    def parse(text: str) -> int:
-        value = size(text)
+
+def _at_least(parse: Callable[[str], _Number], minimum: _Number, shown: str) -> Callable[[str], _Number]:
+    def checked(text: str) -> _Number:
+        value = parse(text)
         if value < minimum:
-            raise ValueError(f"expected at least {minimum // 1024}k")
+            raise ValueError(f"expected at least {shown}")
         return value
 
-    return parse
+    return checked
 
 
 def size_or_none(minimum: int) -> Callable[[str], int]:

@@ -27,7 +27,7 @@ from emberkeep.base.configuration.option_types import (
 from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
-SOME_TIME = duration_of_at_least(0.001)  # where none would mean a loop without pause, or a limit that nothing keeps
+SOME_TIME = duration_of_at_least(0.001)  # where 0 would mean a loop without pauses, or a limit that is always over
 
 # --- directories ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ def start_thread(work: Callable[[], None], name: str) -> threading.Thread:
     try:
         thread.start()
     except RuntimeError as error:
-        raise Unavailable(f"no thread can be started: {error}", hint=MORE_PROCESSES) from error
+        raise _no_thread(error) from error
     return thread
 
 
@@ -33,7 +33,11 @@ def started_pool(count: int, name: str) -> ThreadPoolExecutor:
             pool.submit(exist.wait)  # a thread that waits takes no other work, so each gets its own
     except RuntimeError as error:
         pool.shutdown(wait=False)
-        raise Unavailable(f"no thread can be started: {error}", hint=MORE_PROCESSES) from error
+        raise _no_thread(error) from error
     finally:
         exist.set()
     return pool
+
+
+def _no_thread(error: RuntimeError) -> Unavailable:
+    return Unavailable(f"no thread can be started: {error}", hint=MORE_PROCESSES)

@@ -211,7 +211,10 @@ def _hint_how_to_start() -> Iterator[None]:
 
 
 async def _running(client: RestClient, name: str, namespace: str) -> JobDetails | None:
-    """Return the job of this name that stays; None if there is none. "": it may be of any namespace."""
+    """Return the job of this name that has neither ended nor is about to; None if there is none.
+
+    ``namespace``: that of the job; "": any.
+    """
     from emberkeep.jobs.model import JobStatus
 
     over = (JobStatus.CANCELLING, JobStatus.FAILING)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.processes.answers import answer_in
 from emberkeep.cli.cluster_options import ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say, say_error
@@ -150,7 +151,7 @@ def _result(config: ConfigOptions, action: tuple[str, ...], kind: type[T]) -> T:
         arguments += ["-D", definition]
     done = subprocess.run(arguments, capture_output=True, check=False)
     if done.returncode == 0:
-        return msgspec.json.decode(done.stdout.rstrip().rpartition(b"\n")[2], type=kind)  # Python's site may print, too
+        return msgspec.json.decode(answer_in(done.stdout), type=kind)
     lines = done.stderr.decode("utf-8", "replace").rstrip().splitlines()
     try:
         told: dict[str, Any] = msgspec.json.decode(lines[-1] if lines else "")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.processes.answers import answer_in
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
@@ -63,17 +64,12 @@ def _examined(cluster: ClusterOptions) -> Report:
     except subprocess.TimeoutExpired:
         raise Fatal(f"the checks have not ended after {_SECONDS:g} s", hint="please report it") from None
     if done.returncode == ExitCode.USAGE:
-        told = msgspec.json.decode(_last_line(done.stderr))
+        told = msgspec.json.decode(answer_in(done.stderr))
         raise InvalidInput(told["message"], hint=told["hint"])
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").rstrip().splitlines()
         raise Fatal(f"the checks have failed: {lines[-1] if lines else done.returncode}", hint="please report it")
-    return msgspec.json.decode(_last_line(done.stdout), type=Report)
-
-
-def _last_line(text: bytes) -> bytes:
-    """Return the last line, which is the process's answer: Python's site may print something as it starts."""
-    return text.rstrip().rpartition(b"\n")[2]
+    return msgspec.json.decode(answer_in(done.stdout), type=Report)
 
 
 def _print(report: Report, *, every: bool) -> None:

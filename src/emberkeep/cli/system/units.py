@@ -42,8 +42,8 @@ class Service:
     java_home: str = ""
 
     @property
-    def settings(self) -> Settings:
-        """The hardening of the JobManager, which needs each of its paths, wherever it is."""
+    def job_manager_hardening(self) -> Settings:
+        """The settings of the JobManager's unit, which must reach each of its paths, wherever that is."""
         paths = list(filter(None, (self.executable, self.config, self.state, *self.writable, self.java_home)))
         places = {*map(os.path.normpath, paths), *map(os.path.realpath, paths)}  # a link may lead to a home
         at_home = any(Path("/", place.lstrip("/")).is_relative_to(home) for place in places for home in _HOMES)
@@ -150,7 +150,7 @@ def unit_text(daemon: Daemon, service: Service) -> str:
         "",
         "# Hardening",
         *_setting_lines(_BOTH),
-        *_setting_lines(service.settings if daemon is Daemon.JOB_MANAGER else _TASK_MANAGER),
+        *_setting_lines(service.job_manager_hardening if daemon is Daemon.JOB_MANAGER else _TASK_MANAGER),
         f"ReadWritePaths={service.state}",
         # "-": the service starts while a mount is missing, and says so itself.
         *(f"ReadWritePaths=-{path}" for path in service.writable if daemon is Daemon.JOB_MANAGER),

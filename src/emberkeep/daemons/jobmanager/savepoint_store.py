@@ -44,21 +44,19 @@ class SavepointStore:
 
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, Fatal.
         """
-        return await self._with_store(path, lambda store, _: _manifest(store, path))
+        return await self._run(path, lambda store, _: _manifest(store, path))
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
         """Verify files of the savepoint, see ``rest.ports.Savepoints``. Raises Absent, RetryLater, Fatal."""
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
-        return await self._with_store(path, check)
+        return await self._run(path, check)
 
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete the savepoint, see ``rest.ports.Savepoints``.
 
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, UnknownOutcome, Fatal.
         """
-        return await self._with_store(
-            path, lambda store, pulse: dispose(store, path, _manifest(store, path)[0], pulse.beat)
-        )
+        return await self._run(path, lambda store, pulse: dispose(store, path, _manifest(store, path)[0], pulse.beat))
 
     async def delete(self, savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
         """Delete a savepoint of which the record is known, see ``SavepointDisposal``.
@@ -69,7 +67,7 @@ class SavepointStore:
         path = savepoint.path
         await self._work.run_steps(_place(path), path, lambda pulse: _delete(savepoint, sibling, pulse))
 
-    async def _with_store(self, path: str, work: Callable[[DurableState, Pulse], T]) -> T:
+    async def _run(self, path: str, work: Callable[[DurableState, Pulse], T]) -> T:
         """Return the result of ``work``. Raises Unavailable if the storage does not answer, and what ``work`` raises.
 
         If the caller is cancelled, as when this JobManager stops leading, the work ends at its next step.

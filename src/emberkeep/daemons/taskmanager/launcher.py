@@ -31,7 +31,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStar
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job, warmed_state
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
-from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
+from emberkeep.daemons.taskmanager.standbys import KILLED_SECONDS, JobStarts, ReservedJob, Standbys
 from emberkeep.jobs.archives import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
@@ -56,7 +56,6 @@ log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
 PREPARING_SECONDS = 20.0  # for the directories of one process, usually a moment
-KILLED_SECONDS = 30.0  # for which a start or an end waits for killed processes, usually a moment
 _HANGING = "see whether a file system that they use does not answer"
 _MOST_PREPARED = 16  # at a time
 _GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)

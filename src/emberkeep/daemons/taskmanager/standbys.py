@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 STARTING_SECONDS = 15.0  # for which a process of a job counts as starting
-LEAVING_SECONDS = 30.0  # for the end of killed processes, usually a moment
+KILLED_SECONDS = 30.0  # for which a start or an end waits for killed processes, usually a moment
 WARMING_SECONDS = 1200.0  # for a whole warm-up at idle priority, after which the process counts as hanging
 _PREFIX = "standby-"
 
@@ -182,7 +182,7 @@ class Standbys:
         await self.takes.raise_compilers(at_once=True)
         kept = list(self._kept.values())
         try:
-            async with asyncio.timeout(LEAVING_SECONDS):
+            async with asyncio.timeout(KILLED_SECONDS):
                 await asyncio.gather(*(self._end(each) for each in kept))
                 warming = [each.warming for each in kept if each.warming]
                 await asyncio.gather(*warming, *self._killing, return_exceptions=True)

@@ -248,8 +248,8 @@ class JobRequests(ActorPart):
         else:
             log.info("request is done", job=job_id, request=ended.trigger_id, savepoint=ended.savepoint)
         if request is not None and request.periodic:
-            made = (each for each in job.pointers.savepoints if each.trigger_id == ended.trigger_id)
-            self._periodic_ended(job, ended, None if ended.failure else next(made, None))
+            made = None if ended.failure else job.pointers.savepoint_of(ended.trigger_id)
+            self._periodic_ended(job, ended, made)
         else:
             self._machines.chronicle.note(request_ended(job_id, ended))
         self._ended[job_id, ended.trigger_id] = ended

@@ -9,10 +9,10 @@ import structlog
 from emberkeep.autoscale.machine import Autoscaler
 from emberkeep.autoscale.model import BatchFacts
 from emberkeep.base.actors import Actor, ActorPart
+from emberkeep.base.bounded import remember
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
 from emberkeep.jobs.progress.records import ProgressRecord
-from emberkeep.slots.pool.task_manager_lives import remember
 
 _RUNS_REMEMBERED = 10_000  # a script may start any number of queries
 

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 import msgspec
 
+from emberkeep.base.bounded import remember
 from emberkeep.base.compatible import Compatible
 from emberkeep.jobs.progress.records import ProgressRecord
 
@@ -108,9 +109,7 @@ class ProgressLog:
         return now_ms - silent.recorded_ms > SILENT_MS
 
     def _note_other(self, newest: ProgressRecord) -> None:
-        self._others[newest.run_id] = newest.triggered_ms
-        if len(self._others) > _OTHERS_KEPT:
-            del self._others[next(iter(self._others))]
+        remember(self._others, newest.run_id, newest.triggered_ms, _OTHERS_KEPT)
 
     def reported(self) -> dict[str, int]:
         """Return for the newest run of each query when the batch of its newest report began."""

@@ -52,8 +52,7 @@ class StageProgress(Compatible, frozen=True, kw_only=True):
 
         None unless tasks run and some have ended, and while it waits for a task that is overdue.
         """
-        left_ms = self._left_ms()
-        return None if left_ms is None or _is_overdue(self.running_ms, self.median_ms, left_ms) else left_ms
+        return None if self.overdue_ms is not None else self._left_ms()
 
     @property
     def overdue_ms(self) -> int | None:

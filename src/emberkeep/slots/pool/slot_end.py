@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from emberkeep.base.bounded import remember
 from emberkeep.base.ids import InstanceId
 from emberkeep.slots.pool.events import PoolEffect, ReleaseSlotAt, RemoveExecutor, StatusChanged
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
-from emberkeep.slots.pool.task_manager_lives import remember
 
 REMEMBERED = 10_000  # allocations remembered after they were given up
 

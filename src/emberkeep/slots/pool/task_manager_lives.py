@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from emberkeep.base.bounded import remember
 from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool.events import BeatAnswered
@@ -90,10 +90,3 @@ class TaskManagerLives:
             by_id.setdefault(slot.task_manager.id, []).append(key)
         infos = {**self.strays, **{instance: view.info for instance, view in self.views.items()}}
         return [(info, tuple(by_id.get(info.id, ()))) for info in infos.values()]
-
-
-def remember(known: dict[Any, Any], key: str, value: object, most: int) -> None:
-    """Add an entry; beyond ``most`` entries, forget the oldest ones."""
-    known[key] = value
-    while len(known) > most:
-        del known[next(iter(known))]

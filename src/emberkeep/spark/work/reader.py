@@ -19,7 +19,7 @@ from emberkeep.spark.work.decoding import (
     decode_stage,
     decode_work,
 )
-from emberkeep.spark.work.running_tasks import ActiveStage, RunningTasks, StageKey
+from emberkeep.spark.work.running_tasks import ActiveStage, RunningTasks, StageKey, TaskStore
 
 _GROWTH = 1.1  # durations are read again when the number of ended tasks has grown by this factor
 _MOST_TASKS = 50_000  # of a stage, whose durations are read: Spark sorts them for each reading
@@ -27,7 +27,7 @@ _ENDED_KEPT = 10
 _MOST_RDDS = 300  # of a stage whose graph is read: that of a long iteration has thousands
 
 
-class Store(Protocol):
+class Store(TaskStore, Protocol):
     """The status store of one application, see ``StatusStore``."""
 
     app_id: str
@@ -45,8 +45,6 @@ class Store(Protocol):
     def graph(self, stage_id: int) -> str: ...
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]: ...
-
-    def oldest_running(self, stage_id: int, stage_attempt: int) -> int: ...
 
 
 class WorkReader:

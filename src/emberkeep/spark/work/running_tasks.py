@@ -20,8 +20,8 @@ _SHARE: Final = 50  # questions about a stage take at most one part in so many o
 StageKey = tuple[int, int]  # stage, and its attempt
 
 
-class Store(Protocol):
-    """The status store of one application, see ``StatusStore``."""
+class TaskStore(Protocol):
+    """The tasks in the status store of one application, see ``StatusStore``."""
 
     def oldest_running(self, stage_id: int, stage_attempt: int) -> int: ...
 
@@ -50,7 +50,7 @@ class RunningTasks:
         self._clock = clock
         self._known: dict[StageKey, _Known] = {}
 
-    def see(self, store: Store, stages: Sequence[ActiveStage]) -> dict[StageKey, int]:
+    def see(self, store: TaskStore, stages: Sequence[ActiveStage]) -> dict[StageKey, int]:
         """Return how many milliseconds the longest-running task of each stage has run; 0 if that is unknown.
 
         Raises what ``store`` raises.
@@ -69,7 +69,7 @@ class RunningTasks:
             return stage.running > 0
         return not self._still_runs(known, stage) and now >= known.next_question
 
-    def _ask(self, store: Store, stage: ActiveStage) -> None:
+    def _ask(self, store: TaskStore, stage: ActiveStage) -> None:
         began = self._clock.monotonic()
         launched_ms = store.oldest_running(*stage.key)
         ended = self._clock.monotonic()

@@ -11,6 +11,7 @@ from pathlib import Path
 from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Damaged, Fatal
 from emberkeep.base.files.hostile import read_bytes
+from emberkeep.base.processes.answers import answer_in
 from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
 from emberkeep.base.processes.waited_for import waited_for
 from emberkeep.jobs.archives import PACKING_HINT
@@ -90,7 +91,7 @@ def _start(interpreter: Path, environment: Path, path: str, archive: str, user: 
         home = _absent_home(environment)
         reason = f"; its pyvenv.cfg says that it was made from {home}, which is not on this node" if home else ""
         raise Fatal(f"{path} in {archive} does not start{reason}: {said}", hint=PACKING_HINT)
-    return out.decode(errors="replace").strip().rpartition("\n")[2]  # its site may print something as it starts
+    return answer_in(out).decode(errors="replace").strip()
 
 
 def _output(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:

@@ -19,6 +19,7 @@ import msgspec
 
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
+from emberkeep.base.processes.answers import answer_in
 from emberkeep.base.processes.os_user import OsUser, credentials_of, environment_for
 from emberkeep.base.processes.waited_for import waited_for
 from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, unpack
@@ -93,12 +94,9 @@ def unpack_apart(
 
 
 def _refusal_in(out: bytes) -> _Refusal | None:
-    """Return the refusal in the last line that the process has printed; None if there is none.
-
-    What else it prints is not ours: Python runs code of its site, and of its user, as it starts.
-    """
+    """Return the refusal that the process has printed; None if there is none."""
     try:
-        return from_json(out.rstrip().rpartition(b"\n")[2], _Refusal)
+        return from_json(answer_in(out), _Refusal)
     except msgspec.DecodeError:
         return None
 

@@ -290,29 +290,22 @@ async def test_a_backup_is_never_overwritten_and_leaves_nothing_beside(old: Embe
     assert sorted(path.name for path in place.iterdir()) == ["backup", "backup.tar"]
 
 
-async def test_a_job_without_its_graph_does_not_prevent_the_backup_of_the_others(
-    old: EmbeddedSite, tmp_path: Path
+@pytest.mark.parametrize(
+    ("instead", "problem"),
+    [(None, "its job graph"), ("/proc/self/mem", "Input/output error")],  # the first page of that cannot be read: EIO
+)
+async def test_a_graph_that_is_lost_or_unreadable_does_not_prevent_the_backup_of_other_jobs(
+    old: EmbeddedSite, tmp_path: Path, instead: str | None, problem: str
 ) -> None:
     async with old.led() as store:
         lost, kept = await old.accept(store, 1), await old.accept(store, 2)
         (path,) = old.layout.graphs.glob(f"*/{lost.job_id}.graph")
         path.unlink()
+        if instead is not None:
+            path.symlink_to(instead)
         manifest = await backed_up(old, tmp_path / "backup")
     assert [(each.job_id, bool(each.problem)) for each in manifest.jobs] == [(lost.job_id, True), (kept.job_id, False)]
-    assert "its job graph" in manifest.lacks[0]
-
-
-async def test_a_graph_that_the_disk_cannot_read_does_not_prevent_the_backup_of_the_others(
-    old: EmbeddedSite, tmp_path: Path
-) -> None:
-    async with old.led() as store:
-        lost, kept = await old.accept(store, 1), await old.accept(store, 2)
-        (path,) = old.layout.graphs.glob(f"*/{lost.job_id}.graph")
-        path.unlink()
-        path.symlink_to("/proc/self/mem")  # its first page cannot be read: EIO
-        manifest = await backed_up(old, tmp_path / "backup")
-    assert [(each.job_id, bool(each.problem)) for each in manifest.jobs] == [(lost.job_id, True), (kept.job_id, False)]
-    assert "Input/output error" in manifest.lacks[0]
+    assert problem in manifest.lacks[0]
 
 
 async def test_a_file_of_a_job_that_the_disk_cannot_read_does_not_prevent_the_backup(

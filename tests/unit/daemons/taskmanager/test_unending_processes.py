@@ -90,7 +90,7 @@ class Warming:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "KILLED_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "LEAVING_SECONDS", 0.01)
+    monkeypatch.setattr(keeping, "KILLED_SECONDS", 0.01)
 
 
 def launcher(supervisor: Supervisor, directory: Path, standby: Warming | None = None) -> ProcessLauncher:

@@ -19,7 +19,7 @@ from emberkeep.protocol.messages import Message
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.resource_drivers.memory_nodes import SPEC, MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import graph
+from tests.unit.jobmanager.fakes import FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 pytestmark = pytest.mark.req("BLK-9")
@@ -188,16 +188,22 @@ def test_one_that_cannot_be_ended_counts_for_the_maximum() -> None:
     supplied(scenario, ONE_AT_MOST)
 
 
+async def silent_when_told_to_end(cluster: SmallCluster) -> tuple[FakeTaskManager, Hangs]:
+    """Run a job to its end; its task manager, which is idle then, does not answer the order to end."""
+    master = await cluster.run_job()
+    (first,) = cluster.task_managers
+    await master.ends(AttemptOutcome(exit_code=0))
+    first.exits(JOB, 1, AttemptOutcome(exit_code=0))
+    await cluster.reaches(JOB, JobStatus.FINISHED)
+    hangs = Hangs()
+    cluster.network.attach(first.info.address, hangs)
+    await cluster.holds(lambda: hangs.requests)
+    return first, hangs
+
+
 def test_one_that_may_not_have_got_the_order_to_end_is_told_again_although_a_job_waits() -> None:
     async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
-        master = await cluster.run_job()
-        (first,) = cluster.task_managers
-        await master.ends(AttemptOutcome(exit_code=0))
-        first.exits(JOB, 1, AttemptOutcome(exit_code=0))
-        await cluster.reaches(JOB, JobStatus.FINISHED)
-        hangs = Hangs()
-        cluster.network.attach(first.info.address, hangs)
-        await cluster.holds(lambda: hangs.requests)
+        first, _ = await silent_when_told_to_end(cluster)
         await cluster.service.gateway.submit(graph(2))
         cluster.network.attach(first.info.address, first)
         await cluster.holds(lambda: first.ending)
@@ -210,14 +216,7 @@ def test_one_that_may_not_have_got_the_order_to_end_is_told_again_although_a_job
 
 def test_another_one_is_started_while_one_does_not_answer_its_order_to_end() -> None:
     async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
-        master = await cluster.run_job()
-        (first,) = cluster.task_managers
-        await master.ends(AttemptOutcome(exit_code=0))
-        first.exits(JOB, 1, AttemptOutcome(exit_code=0))
-        await cluster.reaches(JOB, JobStatus.FINISHED)
-        hangs = Hangs()
-        cluster.network.attach(first.info.address, hangs)
-        await cluster.holds(lambda: hangs.requests)
+        _, hangs = await silent_when_told_to_end(cluster)
         await cluster.service.gateway.submit(graph(2))
         await asyncio.sleep(2.0)
         assert len(nodes.listed) == 2

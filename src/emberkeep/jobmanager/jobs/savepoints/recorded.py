@@ -28,10 +28,10 @@ def recorded_end(trigger_id: str, pointers: JobPointers) -> Ended | None:
 
     An earlier leader may have got the request. What the record does not have is left out.
     """
-    pointer = next((each for each in pointers.savepoints if each.trigger_id == trigger_id), None)
+    pointer = pointers.savepoint_of(trigger_id)
     if pointer is None:
         return None
-    request, progress = _of(pointer)
+    request, progress = _request_and_progress(pointer)
     return Ended(
         trigger_id=trigger_id,
         request=request,
@@ -41,7 +41,9 @@ def recorded_end(trigger_id: str, pointers: JobPointers) -> Ended | None:
     )
 
 
-def _of(pointer: SavepointPointer) -> tuple[ProcedureRequest | None, ProcedureProgress | None]:
+def _request_and_progress(
+    pointer: SavepointPointer,
+) -> tuple[ProcedureRequest | None, ProcedureProgress | None]:
     """Return request and progress as far as the record has them; neither if an earlier release has written it."""
     if pointer.procedure is None:
         return None, None
