@@ -156,7 +156,8 @@ def _run(words: list[str]) -> int:
     elif words[:1] == [COMPLETE]:
         end_soon()
     app = build_app()
-    if not words or words[0].startswith("-") or words[0] not in app:
+    called_for = words[1:2] if words[:1] == [COMPLETE] and len(words) > 2 else words[:1]  # the last word is incomplete
+    if not called_for or called_for[0].startswith("-") or called_for[0] not in app:
         _load_all(app)
     return called(app, words, ExitCode.USAGE)
 

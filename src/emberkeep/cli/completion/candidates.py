@@ -8,6 +8,7 @@ has nothing to offer, and no problem is reported.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import os
 import signal
@@ -41,6 +42,8 @@ def end_soon() -> None:
 
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, _END_SECONDS)
+    # At its end, Python takes the handler back first: a signal after that would kill this process.
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0.0)
 
 
 def jobs(context: CompletionContext) -> Candidates:

@@ -134,6 +134,16 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> Non
     assert (done.stdout, done.stderr) == ("\n\x1fbegin\n", "")
 
 
+def test_a_signal_that_comes_as_the_process_ends_does_not_kill_it() -> None:
+    program = "from emberkeep.cli.completion import candidates\ncandidates._END_SECONDS = 0.5\ncandidates.end_soon()\n"
+    program += (
+        "import time\nclass Late:\n    def __del__(self, sleep=time.sleep): sleep(1.5)\nlate = Late()\nprint('one')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+
+    assert (done.stdout, done.stderr) == ("one\n", "")
+
+
 def test_whatever_it_waits_for_the_process_ends() -> None:
     program = "from emberkeep.cli.completion import candidates\ncandidates._END_SECONDS = 0.1\ncandidates.end_soon()\n"
     program += "import threading\nprint('one')\nthreading.Event().wait(60)\n"
