@@ -139,7 +139,7 @@ def leave(code: int) -> NoReturn:
 
 def _abandon(code: int) -> None:
     with contextlib.suppress(OSError):
-        sys.stderr.write("emberkeep: ending, although threads still wait, probably for a file system that hangs\n")
+        sys.stderr.write("emberkeep: ending although a file system does not answer to some threads\n")
         sys.stderr.flush()
     os._exit(code)
 
