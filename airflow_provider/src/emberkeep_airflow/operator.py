@@ -21,8 +21,8 @@ from airflow.sdk.log import mask_secret
 from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.client.calls.savepoints import savepoint_location
 from emberkeep.client.declarations.declaration import Declaration, Value, prepared_job
-from emberkeep.client.savepoint_calls import savepoint_location
 from emberkeep.client.submission.preparation import PreparedJob
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo

@@ -28,18 +28,18 @@ from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.blocklist.model import PERMANENT
-from emberkeep.client.audit_calls import AuditCalls
 from emberkeep.client.blob_file import BlobFile
-from emberkeep.client.connect_calls import ConnectCalls
+from emberkeep.client.calls.audit import AuditCalls
+from emberkeep.client.calls.connect import ConnectCalls
+from emberkeep.client.calls.events import EventCalls
+from emberkeep.client.calls.progress import ProgressCalls
+from emberkeep.client.calls.savepoints import SavepointCalls
+from emberkeep.client.calls.spark_uis import SparkUiCalls
+from emberkeep.client.calls.storage import StorageCalls
+from emberkeep.client.calls.tokens import TokenCalls
+from emberkeep.client.calls.upgrades import UpgradeCalls
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.event_calls import EventCalls
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
-from emberkeep.client.progress_calls import ProgressCalls
-from emberkeep.client.savepoint_calls import SavepointCalls
-from emberkeep.client.spark_ui_calls import SparkUiCalls
-from emberkeep.client.storage_calls import StorageCalls
-from emberkeep.client.token_calls import TokenCalls
-from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.protocol import (
     rest_blobs,
     rest_blocklist,

@@ -58,9 +58,9 @@ def apply(
     from emberkeep.cli.jobs.stop import ProcedureDisplay
     from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
     from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.declarations.apply import ApplyDisplay, Applying
     from emberkeep.client.declarations.plan import Choice, Step
-    from emberkeep.client.savepoint_calls import savepoint_location
 
     if file is None:
         raise InvalidInput("FILE is missing: the file that declares the job", field="FILE", hint="emberkeep apply FILE")

@@ -89,8 +89,8 @@ def with_client_waiting(
     ``detach``: return once the request is durable. Ctrl-C ends the waiting, not the request.
     """
     from emberkeep.cli.wording import SHORT_ID
+    from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.job_reference import resolve_job
-    from emberkeep.client.savepoint_calls import savepoint_location
     from emberkeep.client.savepoint_wait import asked_when_free, until_completed
 
     target = None if savepoint_path is None else savepoint_location(savepoint_path)

@@ -110,7 +110,7 @@ def show(
     path: SavepointPath, /, *, viewing: Viewing = DEFAULT_VIEWING, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Show the contents of a savepoint: job, queries, batches, offsets, watermarks, size."""
-    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.calls.savepoints import savepoint_location
 
     location = savepoint_location(path)
     show_view(
@@ -125,7 +125,7 @@ def verify(
 ) -> int:
     """Read all of a savepoint and compare each file with the manifest. Exit code 1 if a file is missing or differs."""
     from emberkeep.cli.wording import byte_count, counted
-    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.savepoint_verification import verified
 
     location, watch = savepoint_location(path), Stopwatch()
@@ -149,7 +149,7 @@ def dispose(path: SavepointPath, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER
     A directory without a savepoint's manifest is refused. So is a savepoint that an unfinished job has started from.
     Files that the manifest does not name stay.
     """
-    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.calls.savepoints import savepoint_location
 
     location, watch = savepoint_location(path), Stopwatch()
     left = with_client(cluster.require(), lambda client: client.savepoints.dispose(location))

@@ -42,7 +42,7 @@ def restore(
         Print only the job id.
     """
     from emberkeep.base.errors import InvalidInput
-    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.savepoint_verification import verified
 
     if not words or (module is None and len(words) < 2):

@@ -97,7 +97,7 @@ async def _name(client: RestClient, job: str) -> str:
 def _choice(batches: int, within: str, restarts: int, savepoint_path: str | None, timeout: str | None) -> UpgradeChoice:
     from secrets import token_hex
 
-    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
 
     return UpgradeChoice(

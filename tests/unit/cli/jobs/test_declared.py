@@ -15,8 +15,8 @@ import pytest
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
+from emberkeep.client.calls.upgrades import UpgradeCalls
 from emberkeep.client.declarations.apply import Applying
-from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase

@@ -14,12 +14,12 @@ from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
 from emberkeep.client import log_copy
+from emberkeep.client.calls.upgrades import UpgradeCalls
 from emberkeep.client.errors import Unanswered
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission import uploaded_request
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.preparation import PreparedJob, upload
-from emberkeep.client.upgrade_calls import UpgradeCalls
 from emberkeep.client.upgrades import upgrading
 from emberkeep.jobmanager.views.upgrades import UpgradeView
 from emberkeep.jobs.upgrades.model import UpgradePhase

@@ -8,8 +8,8 @@ import msgspec
 from multidict import CIMultiDict
 
 from emberkeep.base.ids import JobId
+from emberkeep.client.calls.spark_uis import SparkUiCalls
 from emberkeep.client.http_calls import HttpCalls, HttpReply, Request
-from emberkeep.client.spark_ui_calls import SparkUiCalls
 from emberkeep.protocol.rest_spark_ui import SparkUiPage
 
 PAGE = SparkUiPage(status=200, content_type="text/html", location="", body=b"jobs")

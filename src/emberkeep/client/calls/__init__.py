@@ -1,0 +1,1 @@
+"""What a RestClient can call, one module for each resource of the REST API."""
