@@ -214,9 +214,9 @@ class Cluster:
         """What the driver wrote, in that attempt or in all."""
 
         async def read(client: RestClient) -> str:
-            found = [log for log in (await client.job_logs(job_id)).logs if log.kind == kind]
+            found = [log for log in (await client.logs.of_job(job_id)).logs if log.kind == kind]
             chosen = [log for log in found if attempt in (None, log.attempt)]
-            texts = [(await client.read_log(job_id, log.id, 0)).data for log in chosen]
+            texts = [(await client.logs.read(job_id, log.id, 0)).data for log in chosen]
             return b"".join(texts).decode()
 
         return self.ask(read)

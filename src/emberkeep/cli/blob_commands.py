@@ -32,7 +32,7 @@ def list_blobs(
     from emberkeep.client.job_reference import resolve_job
 
     async def read(client: RestClient) -> BlobList:
-        return await client.blobs(None if job is None else await resolve_job(client, job))
+        return await client.blobs.all(None if job is None else await resolve_job(client, job))
 
     def text(found: BlobList, is_wide: bool) -> None:
         from emberkeep.cli.wording import byte_count, counted
@@ -71,10 +71,10 @@ def show_blob(
     from emberkeep.client.job_reference import resolve_job
 
     async def read(client: RestClient) -> tuple[BlobInfo, int]:
-        found = _choose(key, (await client.blobs(await resolve_job(client, job))).blobs)
+        found = _choose(key, (await client.blobs.all(await resolve_job(client, job))).blobs)
         if save is None:
             return found, 0
-        return found, await client.download_blob(found.jobid, parse_blob_key(found.key), Path(save))
+        return found, await client.blobs.download(found.jobid, parse_blob_key(found.key), Path(save))
 
     blob, saved = with_client(cluster.require(), read)
     if output.is_data:
@@ -105,7 +105,7 @@ def verify(
     from emberkeep.client.job_reference import resolve_job
 
     async def check(client: RestClient) -> BlobCheck:
-        return await client.verify_blobs(None if job is None else await resolve_job(client, job))
+        return await client.blobs.verify(None if job is None else await resolve_job(client, job))
 
     found = with_client(cluster.require(), check)
     damaged = [problem for problem in found.problems if not problem.healed]
@@ -125,9 +125,9 @@ def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT
     from emberkeep.cli.wording import byte_count, counted
 
     async def collect(client: RestClient) -> tuple[int, BlobList, BlobList]:
-        before = await client.blobs()
-        deleted = (await client.collect_blobs()).deleted
-        return deleted, before, await client.blobs()
+        before = await client.blobs.all()
+        deleted = (await client.blobs.collect()).deleted
+        return deleted, before, await client.blobs.all()
 
     deleted, before, after = with_client(cluster.require(), collect)
     left = {(blob.jobid, blob.key) for blob in after.blobs}

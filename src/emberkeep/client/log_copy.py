@@ -79,7 +79,7 @@ class StreamCopy:
         while True:
             over = self._attempt_is_over()  # asked before the list, so as not to miss a log that appears in between
             try:
-                found = await self._client.job_logs(self._job_id)
+                found = await self._client.logs.of_job(self._job_id)
             except RetryLater:
                 complete = False
             else:
@@ -99,7 +99,7 @@ class StreamCopy:
         while True:
             over = self._attempt_is_over()
             try:
-                chunk = await self._client.read_log(self._job_id, log.id, offset, wait=1.0 if over else LOG_WAIT)
+                chunk = await self._client.logs.read(self._job_id, log.id, offset, wait=1.0 if over else LOG_WAIT)
             except (RetryLater, Absent) as error:
                 if over and patience.is_over():
                     return f"the rest of {self._kind} of attempt {self._attempt} cannot be read: {error.message}"

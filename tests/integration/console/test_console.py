@@ -40,7 +40,9 @@ def job_id(cluster: Cluster) -> JobId:
 def test_no_page_has_anything_wrong(
     browser: Browser, cluster: Cluster, job_id: JobId, size: tuple[int, int], theme: str
 ) -> None:
-    log = next(log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs if log.kind == "driver-stderr")
+    log = next(
+        log for log in cluster.ask(lambda client: client.logs.of_job(job_id)).logs if log.kind == "driver-stderr"
+    )
     paths = {
         "/": "Task managers",
         "/jobs": "stream.py",

@@ -61,7 +61,9 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
     job_id = cluster.submit("counting.py", arguments=(str(stream.place),))
     cluster.wait_for_driver(job_id)
     until(lambda: stream.batches() >= 3, lambda: f"three batches: {cluster.story(job_id)}")
-    log = next(log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs if log.kind == "driver-stdout")
+    log = next(
+        log for log in cluster.ask(lambda client: client.logs.of_job(job_id)).logs if log.kind == "driver-stdout"
+    )
     leading = cluster.ask(lambda client: client.overview()).emberkeep.job_manager
     record = cluster.record
     address_of = dict(zip((record.url, *record.standby_urls), record.job_managers, strict=True))

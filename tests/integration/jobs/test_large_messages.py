@@ -82,7 +82,7 @@ def test_a_cluster_where_nearly_every_message_is_off_loaded(cluster: Cluster) ->
 
 
 async def _message_holders(client: RestClient, job_id: JobId | None) -> list[str]:
-    blobs = (await client.blobs(job_id)).blobs
+    blobs = (await client.blobs.all(job_id)).blobs
     return [name for blob in blobs for name in blob.references if name.startswith("message-")]
 
 

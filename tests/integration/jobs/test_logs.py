@@ -11,8 +11,9 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.base.tls.contexts import client_context
+from emberkeep.client.calls.logs import job_log_path
 from emberkeep.client.clusters.discovery import local_endpoint
-from emberkeep.client.rest_client import RestClient, job_log_path
+from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol import rest_logs
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
@@ -95,7 +96,7 @@ def _check_executor_logs(cluster: Cluster, job_id: JobId) -> None:
 
 def _headers(cluster: Cluster, job_id: JobId) -> Message:
     """Of a log as any HTTP client gets it."""
-    logs = cluster.ask(lambda client: client.job_logs(job_id)).logs
+    logs = cluster.ask(lambda client: client.logs.of_job(job_id)).logs
     log = next(log for log in logs if log.kind == "executor-stderr")
     endpoint = local_endpoint(cluster.record, cluster.shell.state)
     request = urllib.request.Request(
@@ -116,7 +117,7 @@ def _check_daemon_logs(cluster: Cluster) -> None:
 
 
 async def _references(client: RestClient) -> list[str]:
-    return [name for blob in (await client.blobs()).blobs for name in blob.references if name.startswith("log-")]
+    return [name for blob in (await client.blobs.all()).blobs for name in blob.references if name.startswith("log-")]
 
 
 def test_logs_of_a_task_manager_that_is_gone(cluster: Cluster) -> None:

@@ -133,7 +133,7 @@ def test_a_frozen_node_that_goes_on_when(cluster: Cluster, moment: str) -> None:
     assert values_in(place / "appended") in [sorted(once * times) for times in range(1, job.emberkeep.attempt)]
     rows = values_in(place / "files")
     assert rows == list(range(len(rows)))
-    blobs = cluster.ask(lambda client: client.blobs(job_id)).blobs
+    blobs = cluster.ask(lambda client: client.blobs.all(job_id)).blobs
     assert blobs == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles
-from emberkeep.client.rest_client import job_log_path
+from emberkeep.client.calls.logs import job_log_path
 from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
@@ -66,7 +66,7 @@ def test_logs_outlive_their_node(cluster: Cluster) -> None:
     cluster.wait_for(job_id, lambda job: job.state is JobStatus.CANCELED, "the job is cancelled")
     until(lambda: lost not in {each.id for each in cluster.ask(lambda client: client.task_managers())}, "it is lost")
 
-    logs = {log.name.rpartition("-")[2]: log for log in cluster.ask(lambda client: client.job_logs(job_id)).logs}
+    logs = {log.name.rpartition("-")[2]: log for log in cluster.ask(lambda client: client.logs.of_job(job_id)).logs}
     stdout = logs["driver.stdout"]
     assert (stdout.taskmanager_id, stdout.kept, stdout.kept_until > 0) == (lost, True, True)
     lines = written["driver.stdout"].removesuffix(b"unfinished")

@@ -20,9 +20,10 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobContent, permanent
 from emberkeep.blocklist.model import PERMANENT, BlockAction
+from emberkeep.client.calls.logs import job_log_path, job_manager_log_path
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised
-from emberkeep.client.rest_client import RestClient, job_log_path, job_manager_log_path
+from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPoint, EntryPointKind, JobResources, JobStatus
 from emberkeep.protocol.rest_blocklist import BlockRequest
 from emberkeep.protocol.rest_submission import JobSubmission
@@ -83,8 +84,8 @@ def block(**changes: object) -> BlockRequest:
 
 
 async def upload(client: RestClient, owner: JobId) -> None:
-    await client.open_blob_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=len(CONTENT))])
-    await client.upload_blob(owner, SCRIPT, lambda: CONTENT, len(CONTENT))
+    await client.blobs.open_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=len(CONTENT))])
+    await client.blobs.upload(owner, SCRIPT, lambda: CONTENT, len(CONTENT))
 
 
 @pytest.mark.anyio
@@ -135,7 +136,7 @@ class RestServiceContract:
         job_id = (await client.submit(job(1))).jobid
         assert (await client.exceptions(job_id)).all_exceptions == []
         assert (await client.checkpoints(job_id)).history == []
-        logs = await client.job_logs(job_id)
+        logs = await client.logs.of_job(job_id)
         assert (logs.logs, logs.unreachable) == ([], [])
 
     async def test_an_unknown_job_is_absent(self, client: RestClient) -> None:
@@ -144,12 +145,12 @@ class RestServiceContract:
             lambda: client.cancel(UNKNOWN),
             lambda: client.exceptions(UNKNOWN),
             lambda: client.checkpoints(UNKNOWN),
-            lambda: client.job_logs(UNKNOWN),
+            lambda: client.logs.of_job(UNKNOWN),
         ):
             with pytest.raises(Absent, match=f"there is no job {UNKNOWN}"):
                 await ask()
         with pytest.raises(Absent):
-            await client.read_log_at(job_log_path(UNKNOWN, "tm-1~1-driver-stdout"), 0)
+            await client.logs.read_at(job_log_path(UNKNOWN, "tm-1~1-driver-stdout"), 0)
 
     async def test_a_job_is_canceled_once_or_twice(self, stage: Stage, client: RestClient) -> None:
         job_id = (await client.submit(job(1))).jobid
@@ -170,44 +171,44 @@ class RestServiceContract:
 
     async def test_only_what_is_missing_is_asked_for(self, client: RestClient) -> None:
         owner, content = JobId(job(1).jobid), BlobContent(sha256=SCRIPT.sha256, size=len(CONTENT))
-        assert await client.open_blob_group(owner, [content]) == [SCRIPT.sha256]
+        assert await client.blobs.open_group(owner, [content]) == [SCRIPT.sha256]
         await upload(client, owner)
-        assert await client.open_blob_group(owner, [content]) == []
+        assert await client.blobs.open_group(owner, [content]) == []
 
     async def test_content_with_another_hash_is_refused(self, client: RestClient) -> None:
         owner = JobId(job(1).jobid)
-        await client.open_blob_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=3)])
+        await client.blobs.open_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=3)])
         with pytest.raises(InvalidInput):
-            await client.upload_blob(owner, SCRIPT, lambda: b"abc", 3)
-        assert await client.open_blob_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=3)]) == [SCRIPT.sha256]
+            await client.blobs.upload(owner, SCRIPT, lambda: b"abc", 3)
+        assert await client.blobs.open_group(owner, [BlobContent(sha256=SCRIPT.sha256, size=3)]) == [SCRIPT.sha256]
 
     async def test_a_blob_is_listed_verified_and_downloaded(self, client: RestClient, tmp_path: Path) -> None:
         owner = JobId(with_script(1).jobid)
         await upload(client, owner)
         await client.submit(with_script(1))
-        listed = await client.blobs(owner)
+        listed = await client.blobs.all(owner)
         (info,) = listed.blobs
         assert (info.jobid, info.key, info.size, listed.bytes) == (owner, str(SCRIPT), len(CONTENT), len(CONTENT))
         assert (info.local, info.ha, info.state) == (True, True, "referenced")
         assert info.references == ["job"]
-        assert await client.blobs() == listed
-        check = await client.verify_blobs(owner)
+        assert await client.blobs.all() == listed
+        check = await client.blobs.verify(owner)
         assert check.checked >= 1
         assert check.problems == []
-        assert (await client.collect_blobs()).deleted == 0
-        assert await client.download_blob(owner, SCRIPT, tmp_path / "app.py") == len(CONTENT)
+        assert (await client.blobs.collect()).deleted == 0
+        assert await client.blobs.download(owner, SCRIPT, tmp_path / "app.py") == len(CONTENT)
         assert (tmp_path / "app.py").read_bytes() == CONTENT
 
     async def test_an_unknown_blob_is_absent(self, client: RestClient, tmp_path: Path) -> None:
         with pytest.raises(Absent):
-            await client.download_blob(UNKNOWN, SCRIPT, tmp_path / "nothing")
+            await client.blobs.download(UNKNOWN, SCRIPT, tmp_path / "nothing")
 
     async def test_a_job_that_has_ended_takes_no_uploads(self, stage: Stage, client: RestClient) -> None:
         job_id = (await client.submit(job(1))).jobid
         await client.cancel(job_id)
         await stage.cancellation_ends(job_id)
         with pytest.raises(Conflict, match="has ended"):
-            await client.open_blob_group(job_id, [BlobContent(sha256=SCRIPT.sha256, size=3)])
+            await client.blobs.open_group(job_id, [BlobContent(sha256=SCRIPT.sha256, size=3)])
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
@@ -257,33 +258,33 @@ class RestServiceContract:
 
     async def test_a_log_is_listed_and_read(self, stage: Stage, client: RestClient) -> None:
         stage.write_log(b"0123456789")
-        (listed,) = (await client.job_manager_logs()).logs
+        (listed,) = (await client.logs.of_job_manager()).logs
         path = job_manager_log_path(listed.name)
         assert (listed.name, listed.size) == (LOG, 10)
-        assert (await client.read_log_at(path, 0)).data == b"0123456789"
-        read = await client.read_log_at(path, 7)
+        assert (await client.logs.read_at(path, 0)).data == b"0123456789"
+        read = await client.logs.read_at(path, 7)
         assert (read.data, read.offset, read.next_offset, read.complete) == (b"789", 7, 10, False)
         for wanted, data in (("2-4", b"234"), ("8-", b"89"), ("-3", b"789"), ("-99", b"0123456789"), ("8-99", b"89")):
-            assert (await client.read_log_range(path, wanted)).data == data
+            assert (await client.logs.read_range(path, wanted)).data == data
 
     async def test_at_the_end_of_a_log_nothing_more_is_read(self, stage: Stage, client: RestClient) -> None:
         stage.write_log(b"0123")
-        read = await client.read_log_at(job_manager_log_path(LOG), 4, wait=0.05)
+        read = await client.logs.read_at(job_manager_log_path(LOG), 4, wait=0.05)
         assert (read.data, read.next_offset, read.complete) == (b"", 4, False)
 
     async def test_a_log_that_was_replaced_is_read_from_its_start(self, stage: Stage, client: RestClient) -> None:
         stage.write_log(b"0123")
-        read = await client.read_log_at(job_manager_log_path(LOG), 100)
+        read = await client.logs.read_at(job_manager_log_path(LOG), 100)
         assert (read.data, read.offset) == (b"0123", 0)
 
     async def test_a_range_that_is_none_is_refused(self, stage: Stage, client: RestClient) -> None:
         stage.write_log(b"0123")
         with pytest.raises(InvalidInput):
-            await client.read_log_range(job_manager_log_path(LOG), "4-2")
+            await client.logs.read_range(job_manager_log_path(LOG), "4-2")
 
     async def test_an_unknown_log_is_absent(self, client: RestClient) -> None:
         with pytest.raises(Absent, match=r"no log 'jobmanager\.log\.9' exists here"):
-            await client.read_log_at(job_manager_log_path("jobmanager.log.9"), 0)
+            await client.logs.read_at(job_manager_log_path("jobmanager.log.9"), 0)
 
     # --- the storage --------------------------------------------------------------------------------------------------
 

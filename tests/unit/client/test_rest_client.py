@@ -104,10 +104,10 @@ async def test_content_is_sent_whole_also_when_repeated(fake: FakeJobManager) ->
     key = permanent(hashlib.sha256(data).hexdigest())
     async with RestClient(fake.endpoint) as client:
         fake.failures = [503]
-        await client.upload_blob(JOB, key, lambda: data, len(data))
-        assert [blob.key for blob in (await client.blobs(JOB)).blobs] == [str(key)]
+        await client.blobs.upload(JOB, key, lambda: data, len(data))
+        assert [blob.key for blob in (await client.blobs.all(JOB)).blobs] == [str(key)]
         with pytest.raises(InvalidInput, match="another hash"):
-            await client.upload_blob(JOB, permanent("0" * 64), lambda: data, len(data))
+            await client.blobs.upload(JOB, permanent("0" * 64), lambda: data, len(data))
     assert fake.blobs == {(JOB, str(key)): data}
 
 
@@ -157,7 +157,7 @@ async def test_logs_are_read_in_pieces_until_complete(fake: FakeJobManager) -> N
     async with RestClient(fake.endpoint) as client:
         pieces, offset, complete = [], 0, False
         while not complete:
-            chunk = await client.read_log(JOB, log.id, offset)
+            chunk = await client.logs.read(JOB, log.id, offset)
             pieces.append(chunk.data)
             offset, complete = chunk.next_offset, chunk.complete
     assert pieces == [b"0123", b"4567", b"89"]

@@ -21,7 +21,7 @@ async def print_records(client: RestClient, path: str, printing: LogPrinting) ->
     """Print the selected records of a log to standard output; with ``follow``, until the log ends."""
     offset, follow = 0, printing.reading.follow
     while True:
-        found = await client.search_log(path, printing.selection, offset, wait=FOLLOW_SECONDS if follow else 0.0)
+        found = await client.logs.search(path, printing.selection, offset, wait=FOLLOW_SECONDS if follow else 0.0)
         for record in found.records:
             sys.stdout.write(f"{record.text}\n")
         sys.stdout.flush()
@@ -40,7 +40,7 @@ async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, p
         selection["attempt"] = str(attempt)
     writers: dict[str, str] = {}
     while True:
-        found = await client.merged_logs(job_id, selection, after)
+        found = await client.logs.merged(job_id, selection, after)
         selection["attempt"] = str(found.attempt)  # a later one does not replace it
         for task_manager in sorted({*found.unreachable} - told):
             say(f"task manager {task_manager} does not answer: its logs are missing here")
@@ -52,7 +52,7 @@ async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, p
             say(f"{_KEPT}: lines after {timestamp(found.kept_until)} may be missing in them")
             told.add(_KEPT)
         if any(record.log not in writers for record in found.records):
-            writers = {log.id: _writer(log) for log in (await client.job_logs(job_id)).logs}
+            writers = {log.id: _writer(log) for log in (await client.logs.of_job(job_id)).logs}
         for record in found.records:
             writer = writers.get(record.log, record.log)
             for line in record.text.split("\n"):

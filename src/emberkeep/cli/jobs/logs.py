@@ -15,13 +15,9 @@ from emberkeep.cli.messages import say, write_bytes
 from emberkeep.cli.tables import OutputFormat, print_data, print_table
 from emberkeep.cli.terminal import JobTerminal
 from emberkeep.cli.wording import timestamp
+from emberkeep.client.calls.logs import job_log_path, job_manager_log_path, task_manager_log_path
 from emberkeep.client.follow import JobFollower
-from emberkeep.client.rest_client import (
-    RestClient,
-    job_log_path,
-    job_manager_log_path,
-    task_manager_log_path,
-)
+from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.protocol.rest_logs import LogInfo, LogList
 
@@ -40,7 +36,7 @@ async def show_job_logs(
         first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
         await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
         return
-    found = await client.job_logs(job_id)
+    found = await client.logs.of_job(job_id)
     _tell_what_is_missing(found)
     if reading.names:
         _print_list(found, reading.output, _JOB_LOGS)
@@ -65,7 +61,7 @@ async def show_job_logs(
 
 async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, printing: LogPrinting) -> None:
     """Print a log that a task manager holds: its own newest log, or the log called ``name``. Raises Absent."""
-    found = await client.task_manager_logs(task_manager)
+    found = await client.logs.of_task_manager(task_manager)
     log = None if printing.reading.names else _pick(found.logs, "taskmanager", name)
     if log is None:
         _print_list(found, printing.reading.output, _DAEMON_LOGS)
@@ -75,7 +71,7 @@ async def show_task_manager_log(client: RestClient, task_manager: str, name: str
 
 async def show_job_manager_log(client: RestClient, name: str | None, printing: LogPrinting) -> None:
     """Print the JobManager's own log, or the log called ``name``. Raises Absent."""
-    found = await client.job_manager_logs()
+    found = await client.logs.of_job_manager()
     log = None if printing.reading.names else _pick(found.logs, "jobmanager", name)
     if log is None:
         _print_list(found, printing.reading.output, _DAEMON_LOGS)
@@ -135,7 +131,7 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
     stream = sys.stderr if log.kind.endswith("stderr") else sys.stdout
     offset, end = 0, None
     if reading.byte_range is not None:
-        chunk = await client.read_log_range(path, reading.byte_range)
+        chunk = await client.logs.read_range(path, reading.byte_range)
         write_bytes(stream, chunk.data)
         count = None if reading.follow else parse_byte_range(reading.byte_range).count
         offset, end = chunk.next_offset, None if count is None else chunk.offset + count
@@ -143,9 +139,9 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
             return
     while end is None or offset < end:
         if end is None:
-            chunk = await client.read_log_at(path, offset, wait=FOLLOW_SECONDS if reading.follow else 0.0)
+            chunk = await client.logs.read_at(path, offset, wait=FOLLOW_SECONDS if reading.follow else 0.0)
         else:
-            chunk = await client.read_log_range(path, f"{offset}-{end - 1}")
+            chunk = await client.logs.read_range(path, f"{offset}-{end - 1}")
         write_bytes(stream, chunk.data)
         offset = chunk.next_offset
         if chunk.complete or (not reading.follow and not chunk.data):

@@ -63,7 +63,7 @@ async def upload_group(
     """
     try:
         for last in (False,) * (_ROUNDS - 1) + (True,):
-            missing = set(await client.open_blob_group(job_id, [item.content for item in items]))
+            missing = set(await client.blobs.open_group(job_id, [item.content for item in items]))
             try:
                 await _upload_all(client, job_id, [item for item in items if item.content.sha256 in missing], progress)
             except RetryLater:
@@ -99,7 +99,7 @@ async def _upload_all(client: RestClient, job_id: JobId, items: list[UploadItem]
 async def _upload(client: RestClient, job_id: JobId, item: UploadItem, sent: Callable[[int], None]) -> None:
     body = _Body(item, sent)
     try:
-        await client.upload_blob(job_id, item.key, body.start, item.content.size)
+        await client.blobs.upload(job_id, item.key, body.start, item.content.size)
     except (InvalidInput, RetryLater):
         body.check()
         if isinstance(item.source, Path) and not await asyncio.to_thread(_is_as_hashed, item.source, item.content):

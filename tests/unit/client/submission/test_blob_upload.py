@@ -89,7 +89,7 @@ async def test_a_failed_round_is_taken_up_with_the_same_group(fake: FakeJobManag
     progress = Recorded()
 
     async with RestClient(fake.endpoint, patience=0) as client:
-        open_group = client.open_blob_group
+        open_group = client.blobs.open_group
         failing = iter([[503], []])
 
         async def opened(job_id: JobId, contents: list[BlobContent]) -> list[str]:
@@ -97,7 +97,7 @@ async def test_a_failed_round_is_taken_up_with_the_same_group(fake: FakeJobManag
             fake.failures = next(failing)
             return missing
 
-        client.open_blob_group = opened  # type: ignore[method-assign, assignment]
+        client.blobs.open_group = opened  # type: ignore[method-assign, assignment]
         await upload_group(client, JOB, items, progress)
 
     assert len(fake.groups) == 2
@@ -132,7 +132,7 @@ async def test_a_file_that_changed_is_named(fake: FakeJobManager, tmp_path: Path
 
 async def test_a_refusal_is_told_as_it_is(fake: FakeJobManager, tmp_path: Path) -> None:
     async with RestClient(fake.endpoint, patience=0) as client:
-        missing = await client.open_blob_group(JOB, [])
+        missing = await client.blobs.open_group(JOB, [])
         assert missing == []
         entry = item(tmp_path / "a", b"a")
         fake.failures = [413]
@@ -153,18 +153,18 @@ async def test_a_download_is_verified_and_leaves_nothing_half(fake: FakeJobManag
 
     async with RestClient(fake.endpoint) as client:
         fake.failures = [503]
-        assert await client.download_blob(JOB, key, target) == len(data)
+        assert await client.blobs.download(JOB, key, target) == len(data)
         assert target.read_bytes() == data
         target.write_bytes(b"mine")
         fake.blobs[JOB, str(key)] = b"x" + data[1:]
         with pytest.raises(Fatal, match="damaged") as caught:
-            await client.download_blob(JOB, key, target)
+            await client.blobs.download(JOB, key, target)
         assert str(key) in caught.value.message
         assert hashlib.sha256(b"x" + data[1:]).hexdigest() in caught.value.message
         with pytest.raises(Absent):
-            await client.download_blob(JobId("0" * 32), key, target)
+            await client.blobs.download(JobId("0" * 32), key, target)
         with pytest.raises(Fatal, match="cannot write"):
-            await client.download_blob(JOB, key, tmp_path / "none" / "file")
+            await client.blobs.download(JOB, key, tmp_path / "none" / "file")
 
     assert target.read_bytes() == b"mine"
     assert list(target.parent.iterdir()) == [target]
@@ -177,7 +177,7 @@ async def test_a_download_may_have_the_longest_name_of_a_file_system(
     key = permanent(hashlib.sha256(b"data").hexdigest())
     fake.blobs[JOB, str(key)] = b"data"
     async with RestClient(fake.endpoint) as client:
-        await client.download_blob(JOB, key, tmp_path / name)
+        await client.blobs.download(JOB, key, tmp_path / name)
 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [(name, b"data")]
 
@@ -193,9 +193,9 @@ async def test_a_download_replaces_nothing_but_files(fake: FakeJobManager, tmp_p
     async with RestClient(fake.endpoint) as client:
         for target in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "link", Path("/")):
             with pytest.raises(Fatal, match="not a regular file"):
-                await client.download_blob(JOB, key, target)
+                await client.blobs.download(JOB, key, target)
         with pytest.raises(Fatal, match=r"cannot write .*Not a directory"):
-            await client.download_blob(JOB, key, tmp_path / "file" / "more")
+            await client.blobs.download(JOB, key, tmp_path / "file" / "more")
 
     assert sorted(tmp_path.iterdir()) == there
 
