@@ -232,9 +232,15 @@ class RequestLife(RuleBasedStateMachine):
         assert current is not None
         known = self.reported
         if known is None or known.trigger_id != current.trigger_id or not known.phase.is_final:
-            known = ProcedureProgress(trigger_id=current.trigger_id, phase=phase)
+            known = ProcedureProgress(trigger_id=current.trigger_id, phase=phase, procedure=current.procedure)
         self.reported = known
         self._feed(ev.Reported(self.attempt, known))
+
+    @precondition(lambda self: self.driver and self.begun is None and self.machine.current is None)
+    @rule()
+    def driver_repeats_its_report(self) -> None:
+        if self.reported is not None:
+            self._feed(ev.Reported(self.attempt, self.reported))
 
     @rule(seconds=st.integers(1, 2))
     def deadline_is_looked_at(self, seconds: int) -> None:
@@ -255,11 +261,15 @@ class RequestLife(RuleBasedStateMachine):
             self._feed(ev.JobEnded("FINISHED"))
 
     @precondition(lambda self: not self.store.job_ended)
-    @rule(really=RARELY)
-    def leader_dies(self, really: bool) -> None:
+    @rule(really=RARELY, forgets=RARELY)
+    def leader_dies(self, really: bool, forgets: bool) -> None:
+        """Perhaps the store is restored from a copy that is older than its request."""
         if not really:
             return
         store = self.store
+        if forgets and store.request is not None:
+            self.accepted.discard(store.request.trigger_id)
+            store.request = None
         self.machine, self.write, self.asking = RequestMachine(JOB), None, {}
         self.begun = None
         stopped = None if store.stopped is None else ev.Ended(trigger_id=store.stopped.trigger_id, request=None)
@@ -275,6 +285,10 @@ class RequestLife(RuleBasedStateMachine):
         assert machine.recorded_for(None) in {"", *store.ends, *self.crossed}, (
             "an end is durable before a driver hears of it"
         )
+        told = self.reported
+        if told is not None and told.phase is ProcedurePhase.COMPLETED and told.procedure in STOPS:
+            over = store.stopped is not None or store.job_ended
+            assert over or machine.recorded_for(told) != told.trigger_id, "a script goes on once its stop is durable"
         if store.job_ended or self.write is not None or self.begun:
             return
         if not {each.trigger_id for each in (machine.current, store.request) if each} & self.crossed:

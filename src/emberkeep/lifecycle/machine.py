@@ -230,16 +230,12 @@ class ProcedureMachine:
             return []  # the attempt ends
         self._request, self._tries, self._failure, self.calls = request, 0, "", []
         if event.fulfilled:
-            self.progress = ProcedureProgress(
-                trigger_id=request.trigger_id, phase=ProcedurePhase.FINISHING_BATCHES, started_ms=now_ms
-            )
+            self.progress = _first_progress(request, ProcedurePhase.FINISHING_BATCHES, now_ms)
             self._released = True
             return self._end(now_ms, detail="another attempt was started")
         self._released = False
         self._ahead = PLANS[request.procedure]
-        self.progress = ProcedureProgress(
-            trigger_id=request.trigger_id, phase=_PHASES[self._ahead[0]], started_ms=now_ms
-        )
+        self.progress = _first_progress(request, _PHASES[self._ahead[0]], now_ms)
         return [*self._begin(), Tell()]
 
     def _begin(self) -> list[Effect]:
@@ -354,6 +350,10 @@ class ProcedureMachine:
     def _change(self, **fields: object) -> None:
         assert self.progress is not None  # noqa: S101
         self.progress = msgspec.structs.replace(self.progress, **fields)
+
+
+def _first_progress(request: ProcedureRequest, phase: ProcedurePhase, now_ms: int) -> ProcedureProgress:
+    return ProcedureProgress(trigger_id=request.trigger_id, phase=phase, started_ms=now_ms, procedure=request.procedure)
 
 
 def _way_back(procedure: Procedure, begun: list[Step], failed: Step) -> tuple[Step, ...]:

@@ -26,6 +26,10 @@ class Procedure(enum.Enum):
     def ends_attempt(self) -> bool:
         return self is not Procedure.SAVEPOINT
 
+    @property
+    def stops_job(self) -> bool:
+        return self in (Procedure.SUSPEND, Procedure.DRAIN)
+
 
 class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     """A request for a procedure. Persisted in the record of the job's attempt.
@@ -88,3 +92,4 @@ class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     warning: str = ""  # what users must know although it succeeded
     failure: str = ""  # with FAILED: what was wrong, where, and what to do about it
     impossible: bool = False  # with FAILED: it fails again for as long as the job runs these queries
+    procedure: Procedure | None = None  # what was asked for; None from a driver of an earlier release

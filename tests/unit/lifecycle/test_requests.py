@@ -24,7 +24,7 @@ def request(number: int, procedure: Procedure = Procedure.SAVEPOINT) -> Procedur
 
 def progress(of: ProcedureRequest, phase: ProcedurePhase) -> ProcedureProgress:
     savepoint = "/savepoints/1" if phase is ProcedurePhase.COMPLETED and of.procedure.makes_savepoint else ""
-    return ProcedureProgress(trigger_id=of.trigger_id, phase=phase, savepoint=savepoint)
+    return ProcedureProgress(trigger_id=of.trigger_id, phase=phase, savepoint=savepoint, procedure=of.procedure)
 
 
 def open_machine(current: ProcedureRequest | None = None, stopped: ev.Ended | None = None) -> RequestMachine:
@@ -101,6 +101,37 @@ def test_what_follows_the_end_of_a_request(
     assert (ended.savepoint, ended.failure) == (told.savepoint, "it failed" if failed else "")
     assert more == ([ev.StopJob()] if stops else [])
     assert (machine.phase, machine.recorded_for(told)) == (after, current.trigger_id)
+
+
+@pytest.mark.req("END-4")
+def test_a_stop_that_the_store_does_not_know_is_recorded_before_the_script_goes_on() -> None:
+    """As after a store was restored from a copy that is older than the request."""
+    machine, told = open_machine(), progress(SUSPEND, ProcedurePhase.COMPLETED)
+    assert machine.recorded_for(told) == ""
+    (write,) = machine.handle(ev.Reported(3, told), 2)
+    assert isinstance(write, ev.WriteEnd)
+    assert (write.request.trigger_id, write.request.procedure) == (SUSPEND.trigger_id, SUSPEND.procedure)
+    assert machine.recorded_for(told) == ""
+    assert machine.handle(ev.EndWritten(), 3)[1:] == [ev.StopJob()]
+    assert (machine.phase, machine.recorded_for(told)) == (RequestPhase.STOPPED, SUSPEND.trigger_id)
+
+
+@pytest.mark.req("END-4")
+def test_a_stop_that_the_store_does_not_know_ends_a_later_request() -> None:
+    machine, told = open_machine(SAVEPOINT), progress(SUSPEND, ProcedurePhase.COMPLETED)
+    assert machine.handle(ev.Reported(3, told), 2) == [ev.DeleteRequest(SAVEPOINT)]
+    (ended,) = machine.handle(ev.EndWritten(), 3)
+    assert isinstance(ended, ev.Ended)
+    assert f"request {SUSPEND.trigger_id} has stopped the job" in ended.failure
+    assert machine.recorded_for(told) == ""
+    assert isinstance(machine.handle(ev.Reported(3, told), 4)[0], ev.WriteEnd)
+
+
+@pytest.mark.parametrize(("asked", "phase"), [(SUSPEND, ProcedurePhase.FAILED), (SAVEPOINT, ProcedurePhase.COMPLETED)])
+def test_no_other_end_that_the_store_does_not_know_is_recorded(asked: ProcedureRequest, phase: ProcedurePhase) -> None:
+    machine, told = open_machine(), progress(asked, phase)
+    assert machine.handle(ev.Reported(3, told), 2) == []
+    assert (machine.phase, machine.recorded_for(told)) == (RequestPhase.IDLE, told.trigger_id)
 
 
 def test_an_end_that_is_not_written_is_reported_again() -> None:

@@ -171,7 +171,6 @@ class ProcedureDisplay:
 def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     from emberkeep.cli.wording import duration
     from emberkeep.jobs.model import JobStatus
-    from emberkeep.lifecycle.model import Procedure
 
     if output.is_data:
         print_data(state, output)
@@ -181,7 +180,7 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
         say_error(f"no savepoint was made: {failure.stack_trace}", None)
         return ExitCode.FAILED
     took = f" after {duration(own.duration)}" if own.duration >= 0 else ""
-    ends = own.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    ends = own.procedure is not None and own.procedure.stops_job
     say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job continues")
     if not output.is_data:
         print_line(own.location)

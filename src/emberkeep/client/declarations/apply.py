@@ -37,8 +37,6 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo, ProcedureInfo
 from emberkeep.protocol.rest_savepoints import SavepointStatus
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
-_STOPS = (Procedure.SUSPEND, Procedure.DRAIN)
-
 
 @dataclass(frozen=True)
 class ApplyDisplay:
@@ -181,7 +179,7 @@ def replaced_by(job_id: JobId, upgrade: UpgradeInfo | None) -> str:
 
 
 def _stop_of_running(asked: ProcedureInfo | None) -> Stop | None:
-    if asked is None or asked.procedure not in _STOPS:
+    if asked is None or asked.procedure is None or not asked.procedure.stops_job:
         return None
     return Stop(asked.procedure, asked.phase, asked.trigger_id, asked.location)
 
@@ -198,4 +196,4 @@ async def _stop_of_ended(client: RestClient, job_id: JobId) -> Stop | None:
             procedure = (await client.savepoints.manifest(newest.path)).procedure
         except EmberkeepError:
             procedure = Procedure.DRAIN  # it may have been one, and then a person must decide
-    return Stop(procedure, ProcedurePhase.COMPLETED, newest.trigger_id, newest.path) if procedure in _STOPS else None
+    return Stop(procedure, ProcedurePhase.COMPLETED, newest.trigger_id, newest.path) if procedure.stops_job else None

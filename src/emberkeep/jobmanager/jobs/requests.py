@@ -31,7 +31,7 @@ from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.events import StopRecorded
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import StoredJob
-from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
+from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.lifecycle.requests import events as ev
 
 ENDED_KEPT = 1000  # ended requests to remember, over all jobs; savepoints are also in their job's pointers
@@ -229,9 +229,8 @@ class JobRequests(ActorPart):
 
         Raises Conflict, which ends the actor, if this JobManager is no longer the leader.
         """
-        stopped = request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
         pointers = await self._writes.record_procedure_end(
-            job.job_id, attempt, request.trigger_id, pointer_of(request, progress), stopped=stopped
+            job.job_id, attempt, request.trigger_id, pointer_of(request, progress), stopped=request.procedure.stops_job
         )
         self.tell(partial(self._end_written, job, pointers is not None, pointers))
 

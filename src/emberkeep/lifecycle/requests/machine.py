@@ -103,12 +103,22 @@ class RequestMachine:
         """Return the trigger id of the newest request whose end is durable, for a JobMaster that has reported ``told``.
 
         Return "" if no end is durable. If ``told`` is the end of a request that is not the current one, this leader or
-        an earlier one has recorded that end.
+        an earlier one has recorded that end, unless it is a stop that the store has forgotten.
         """
         current = self.current
-        if told is not None and told.phase.is_final and (current is None or current.trigger_id != told.trigger_id):
-            return told.trigger_id
-        return self.recorded
+        if told is None or not told.phase.is_final or (current is not None and current.trigger_id == told.trigger_id):
+            return self.recorded
+        return "" if self._is_forgotten_stop(told) else told.trigger_id
+
+    def _is_forgotten_stop(self, told: ProcedureProgress) -> bool:
+        """True if a driver has stopped the job, and the store knows neither the request nor its end.
+
+        The end of a stop is recorded together with the fact that the job has stopped. The store was restored from a
+        copy that is older than the request.
+        """
+        lasts = self.phase is not RequestPhase.ENDED and self.stopped is None
+        stops = told.procedure is not None and told.procedure.stops_job
+        return lasts and stops and told.phase is ProcedurePhase.COMPLETED
 
     # --- a job that is taken over ------------------------------------------------------------------------------------
 
@@ -205,11 +215,23 @@ class RequestMachine:
     def _reported(self, event: ev.Reported, now_ms: int) -> list[ev.Effect]:
         current, progress = self.current, event.progress
         if current is None or current.trigger_id != progress.trigger_id:
-            return []
+            return self._record_forgotten(event, now_ms) if self._is_forgotten_stop(progress) else []
         self._progress = progress
         if not progress.phase.is_final or self.phase is not RequestPhase.OPEN:
             return []  # the JobMaster reports an unrecorded end again
         return self._begin_end(current, progress, event.attempt)
+
+    def _record_forgotten(self, event: ev.Reported, now_ms: int) -> list[ev.Effect]:
+        """Record a stop that the store has forgotten. The job cannot carry out a request that came later."""
+        progress, later = event.progress, self.current
+        if self.phase is RequestPhase.OPEN and later is not None:
+            reason = f"request {progress.trigger_id} has stopped the job, before this one came"
+            return self._begin_end(later, _failed(later, reason, now_ms), attempt=0)
+        if self.phase is not RequestPhase.IDLE or progress.procedure is None:
+            return []  # the JobMaster reports it again
+        self._progress = progress
+        request = ProcedureRequest(trigger_id=progress.trigger_id, procedure=progress.procedure)
+        return self._begin_end(request, progress, event.attempt)
 
     def _deadline_looked(self, event: ev.DeadlineLooked, now_ms: int) -> list[ev.Effect]:
         # An attempt that is being recorded gets the request at its start, and enforces the deadline itself.
@@ -219,14 +241,7 @@ class RequestMachine:
         if not current.deadline_ms or now_ms < current.deadline_ms:
             return []
         reason = f"the job had no driver when the request's time was over ({event.waits_for}); the job continues"
-        failed = ProcedureProgress(
-            trigger_id=current.trigger_id,
-            phase=ProcedurePhase.FAILED,
-            started_ms=now_ms,
-            ended_ms=now_ms,
-            failure=reason,
-        )
-        return self._begin_end(current, failed, attempt=0)
+        return self._begin_end(current, _failed(current, reason, now_ms), attempt=0)
 
     def _begin_end(self, current: ProcedureRequest, progress: ProcedureProgress, attempt: int) -> list[ev.Effect]:
         self.phase = RequestPhase.RECORDING_END
@@ -248,7 +263,7 @@ class RequestMachine:
         if self.phase is RequestPhase.ENDED:
             return [end]
         self.phase = RequestPhase.IDLE
-        if end.failure or end.request is None or end.request.procedure not in (Procedure.SUSPEND, Procedure.DRAIN):
+        if end.failure or end.request is None or not end.request.procedure.stops_job:
             return [end]
         self.phase, self.stopped = RequestPhase.STOPPED, end
         return [end, ev.StopJob()]
@@ -313,6 +328,18 @@ class RequestMachine:
     def _hold(self, truth: bool, what: str) -> None:
         if not truth:
             raise AssertionError(f"requests to job {self._job_id} in {self.phase.value} break the invariant: {what}")
+
+
+def _failed(request: ProcedureRequest, reason: str, now_ms: int) -> ProcedureProgress:
+    """Return how a request ends that no driver has carried out."""
+    return ProcedureProgress(
+        trigger_id=request.trigger_id,
+        phase=ProcedurePhase.FAILED,
+        started_ms=now_ms,
+        ended_ms=now_ms,
+        failure=reason,
+        procedure=request.procedure,
+    )
 
 
 def _check_same(known: ProcedureRequest, request: ProcedureRequest) -> None:

@@ -32,7 +32,14 @@ def _row(phase: RequestPhase, moves: dict[type[ev.Event], set[RequestPhase]]) ->
 
 
 TRANSITIONS: dict[RequestPhase, Row] = {
-    _P.IDLE: _row(_P.IDLE, {ev.TakenOver: {_P.IDLE, _P.OPEN, _P.STOPPED}, ev.RequestMade: {_P.RECORDING_REQUEST}}),
+    _P.IDLE: _row(
+        _P.IDLE,
+        {
+            ev.TakenOver: {_P.IDLE, _P.OPEN, _P.STOPPED},
+            ev.RequestMade: {_P.RECORDING_REQUEST},
+            ev.Reported: {_P.IDLE, _P.RECORDING_END},
+        },
+    ),
     _P.RECORDING_REQUEST: _row(
         _P.RECORDING_REQUEST,
         {

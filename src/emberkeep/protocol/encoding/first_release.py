@@ -24,7 +24,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AttemptOutcome: ("lasting",),
     JobGraph: ("owner", "namespace", "secrets"),
     JobResources: ("executor_resources", "driver_resources"),
-    ProcedureProgress: ("impossible",),
+    ProcedureProgress: ("impossible", "procedure"),
     ProcedureRequest: ("periodic", "attempt"),
     ResourceProfile: ("custom",),
     TaskManagerInfo: ("release", "addresses", "unconfirmed", "cgroups"),

@@ -6,7 +6,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.periodic.model import PeriodicView
 from emberkeep.lifecycle.manifest import Manifest, QuerySavepoint
-from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
+from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress
 from emberkeep.protocol.rest_jobs import PeriodicSavepointsInfo, ProcedureInfo
 from emberkeep.protocol.rest_savepoints import (
     FailureCause,
@@ -41,7 +41,7 @@ def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureI
     told = view.progress or _nothing(view.trigger_id)
     requested = view.request.requested_ms if view.request is not None else _NEVER
     ended = told.ended_ms or _NEVER
-    if view.request is not None and view.request.procedure in (Procedure.SUSPEND, Procedure.DRAIN) and not view.failure:
+    if view.request is not None and view.request.procedure.stops_job and not view.failure:
         ended = job.ended_ms if job.ended_ms is not None else _NEVER  # such a procedure ends with the job
     until = ended if ended != _NEVER else now_ms
     return ProcedureInfo(

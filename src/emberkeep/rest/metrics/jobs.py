@@ -21,7 +21,6 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork
-from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 from emberkeep.rest.metrics.sources import source_metrics
 
@@ -299,7 +298,7 @@ def _stop_requested(job: JobView) -> float | None:
     if job.status in (JobStatus.CANCELLING, JobStatus.FAILING):
         return job.status_times_ms[job.status] / 1000
     request = job.procedure.request if job.procedure is not None and not job.procedure.is_over else None
-    is_stop = request is not None and request.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    is_stop = request is not None and request.procedure.stops_job
     return request.requested_ms / 1000 if request is not None and is_stop else None
 
 

@@ -9,7 +9,6 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.job_table import JobTable, ManagedJob
 from emberkeep.jobs.checkpoints import LOCATION_LIMIT, JobPointers
 from emberkeep.jobs.upgrades.model import Facts, QueryFacts, StopFacts, StopState, Upgrade, VersionFacts
-from emberkeep.lifecycle.model import Procedure
 from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.transitions import RequestPhase
 from emberkeep.protocol.messages import QueryProgress
@@ -90,5 +89,5 @@ def _is_stopping(job: ManagedJob | None) -> bool:
     if job is None:
         return False
     newest = job.requests.newest
-    asked = newest is not None and newest.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    asked = newest is not None and newest.procedure.stops_job
     return asked or job.requests.phase is RequestPhase.STOPPED
