@@ -261,19 +261,25 @@ class RequestLife(RuleBasedStateMachine):
             self._feed(ev.JobEnded("FINISHED"))
 
     @precondition(lambda self: not self.store.job_ended)
-    @rule(really=RARELY, forgets=RARELY)
-    def leader_dies(self, really: bool, forgets: bool) -> None:
-        """Perhaps the store is restored from a copy that is older than its request."""
+    @rule(really=RARELY)
+    def leader_dies(self, really: bool) -> None:
         if not really:
             return
         store = self.store
-        if forgets and store.request is not None:
-            self.accepted.discard(store.request.trigger_id)
-            store.request = None
         self.machine, self.write, self.asking = RequestMachine(JOB), None, {}
         self.begun = None
         stopped = None if store.stopped is None else ev.Ended(trigger_id=store.stopped.trigger_id, request=None)
         self._feed(ev.TakenOver(store.request, stopped))
+
+    @precondition(lambda self: isinstance(self.write, ev.WriteEnd) and not self.store.job_ended)
+    @rule(really=RARELY)
+    def store_is_put_back(self, really: bool) -> None:
+        """As it was before the request whose end is being written."""
+        request = self.store.request
+        if really and request is not None:
+            self.store.request = None
+            self.accepted.discard(request.trigger_id)
+            self.leader_dies(True)
 
     # --- what always holds --------------------------------------------------------------------------------------------
 
@@ -383,6 +389,14 @@ def runs_on_after_a_stop(original: Original) -> Original:
     return end_written
 
 
+def takes_every_end_for_durable(original: Original) -> Original:
+    def recorded_for(self: RequestMachine, told: ProcedureProgress | None) -> str:
+        durable: str = original(self, told)
+        return told.trigger_id if told is not None and told.phase.is_final and self.current is None else durable
+
+    return recorded_for
+
+
 PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
     "a move gives way while its end is written": ("_gives_way", gives_way_while_its_end_is_written),
     "every request gives way": ("_gives_way", everything_gives_way),
@@ -394,6 +408,7 @@ PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
     "callers are forgotten": ("_answer", nothing),
     "a deadline is enforced beside the driver": ("_deadline_looked", without_a_look_at_the_driver),
     "a job runs on after a stop": ("_end_written", runs_on_after_a_stop),
+    "every reported end counts as durable": ("recorded_for", takes_every_end_for_durable),
 }
 
 

@@ -108,17 +108,8 @@ class RequestMachine:
         current = self.current
         if told is None or not told.phase.is_final or (current is not None and current.trigger_id == told.trigger_id):
             return self.recorded
-        return "" if self._is_forgotten_stop(told) else told.trigger_id
-
-    def _is_forgotten_stop(self, told: ProcedureProgress) -> bool:
-        """True if a driver has stopped the job, and the store knows neither the request nor its end.
-
-        The end of a stop is recorded together with the fact that the job has stopped. The store was restored from a
-        copy that is older than the request.
-        """
-        lasts = self.phase is not RequestPhase.ENDED and self.stopped is None
-        stops = told.procedure is not None and told.procedure.stops_job
-        return lasts and stops and told.phase is ProcedurePhase.COMPLETED
+        is_over = self.phase is RequestPhase.ENDED or self.stopped is not None
+        return told.trigger_id if is_over or not _has_stopped(told) else ""
 
     # --- a job that is taken over ------------------------------------------------------------------------------------
 
@@ -128,7 +119,7 @@ class RequestMachine:
             return []
         self.current = event.current
         self._become_open_or_idle()
-        return self._watch()
+        return _watch(self.current)
 
     # --- a new request ------------------------------------------------------------------------------------------------
 
@@ -188,7 +179,7 @@ class RequestMachine:
             self.phase, self._end = RequestPhase.RECORDING_END, ev.Ended(trigger_id=request.trigger_id, request=request)
             return [*effects, *self._answer(event), ev.DeleteRequest(request)]
         self.phase, self.current, self._progress = RequestPhase.OPEN, request, None
-        return [*effects, *self._watch(), *self._answer(event)]
+        return [*effects, *_watch(request), *self._answer(event)]
 
     def _request_not_written(self, event: ev.RequestNotWritten, now_ms: int) -> list[ev.Effect]:
         self._asked = None
@@ -202,27 +193,23 @@ class RequestMachine:
             return []
         return [ev.Accept(callers) if isinstance(event, ev.RequestWritten) else ev.Refuse(callers, event.error)]
 
-    def _watch(self) -> list[ev.Effect]:
-        """Return the effect that enforces the current request's deadline while the job has no driver.
-
-        If the job has a driver, the driver enforces the deadline.
-        """
-        current = self.current
-        return [ev.WatchDeadline(current)] if current is not None and current.deadline_ms else []
-
     # --- its end ------------------------------------------------------------------------------------------------------
 
     def _reported(self, event: ev.Reported, now_ms: int) -> list[ev.Effect]:
         current, progress = self.current, event.progress
         if current is None or current.trigger_id != progress.trigger_id:
-            return self._record_forgotten(event, now_ms) if self._is_forgotten_stop(progress) else []
+            return self._record_forgotten(event, now_ms) if _has_stopped(progress) else []
         self._progress = progress
         if not progress.phase.is_final or self.phase is not RequestPhase.OPEN:
             return []  # the JobMaster reports an unrecorded end again
         return self._begin_end(current, progress, event.attempt)
 
     def _record_forgotten(self, event: ev.Reported, now_ms: int) -> list[ev.Effect]:
-        """Record a stop that the store has forgotten. The job cannot carry out a request that came later."""
+        """Record a stop that the store has forgotten: it was restored from a copy that is older than the request.
+
+        The end of a stop is recorded together with the fact that the job has stopped, so a job that has not stopped
+        lacks both. It cannot carry out a request that came later.
+        """
         progress, later = event.progress, self.current
         if self.phase is RequestPhase.OPEN and later is not None:
             reason = f"request {progress.trigger_id} has stopped the job, before this one came"
@@ -312,22 +299,37 @@ class RequestMachine:
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         phase, current = self.phase, self.current
-        ended = phase is RequestPhase.ENDED
-        self._hold(ended or (phase is RequestPhase.RECORDING_REQUEST) == (self._asked is not None), "what is written")
-        self._hold(ended or (phase is RequestPhase.RECORDING_END) == (self._end is not None), "which end is written")
-        self._hold(self._asked is None or self._end is None, "one write at a time")
-        self._hold(not self._callers or self._asked is not None, "callers wait for a write")
-        self._hold(phase is not RequestPhase.OPEN or current is not None, "something is open")
-        free = (RequestPhase.IDLE, RequestPhase.STOPPED, RequestPhase.ENDED)
-        self._hold(phase not in free or current is None, "nothing is open")
-        replaces = phase is RequestPhase.RECORDING_REQUEST and current is not None
-        self._hold(not replaces or (current is not None and current.procedure is Procedure.MOVE), "a move gives way")
-        self._hold(ended or (phase is RequestPhase.STOPPED) == (self.stopped is not None), "a stop is permanent")
-        self._hold(current is None or current.trigger_id != self.recorded, "an open request has no recorded end")
 
-    def _hold(self, truth: bool, what: str) -> None:
-        if not truth:
-            raise AssertionError(f"requests to job {self._job_id} in {self.phase.value} break the invariant: {what}")
+        def hold(truth: bool, what: str) -> None:
+            if not truth:
+                raise AssertionError(f"requests to job {self._job_id} in {phase.value} break the invariant: {what}")
+
+        ended = phase is RequestPhase.ENDED
+        hold(ended or (phase is RequestPhase.RECORDING_REQUEST) == (self._asked is not None), "what is written")
+        hold(ended or (phase is RequestPhase.RECORDING_END) == (self._end is not None), "which end is written")
+        hold(self._asked is None or self._end is None, "one write at a time")
+        hold(not self._callers or self._asked is not None, "callers wait for a write")
+        hold(phase is not RequestPhase.OPEN or current is not None, "something is open")
+        free = (RequestPhase.IDLE, RequestPhase.STOPPED, RequestPhase.ENDED)
+        hold(phase not in free or current is None, "nothing is open")
+        replaces = phase is RequestPhase.RECORDING_REQUEST and current is not None
+        hold(not replaces or (current is not None and current.procedure is Procedure.MOVE), "a move gives way")
+        hold(ended or (phase is RequestPhase.STOPPED) == (self.stopped is not None), "a stop is permanent")
+        hold(current is None or current.trigger_id != self.recorded, "an open request has no recorded end")
+
+
+def _watch(current: ProcedureRequest | None) -> list[ev.Effect]:
+    """Return the effect that enforces the current request's deadline while the job has no driver.
+
+    If the job has a driver, the driver enforces the deadline.
+    """
+    return [ev.WatchDeadline(current)] if current is not None and current.deadline_ms else []
+
+
+def _has_stopped(told: ProcedureProgress) -> bool:
+    """True if a driver has stopped the job as it was asked to."""
+    stops = told.procedure is not None and told.procedure.stops_job
+    return stops and told.phase is ProcedurePhase.COMPLETED
 
 
 def _failed(request: ProcedureRequest, reason: str, now_ms: int) -> ProcedureProgress:
