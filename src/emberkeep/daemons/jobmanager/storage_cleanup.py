@@ -40,8 +40,9 @@ from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
 from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, is_needed, stages, with_periods_restarted
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest_storage import StorageData, StorageInfo
+from emberkeep.protocol.rest_storage import StorageInfo
 from emberkeep.rest.cluster.shapes import of_another_store
+from emberkeep.rest.cluster.storage_shapes import data_of_damaged, stored_data
 from emberkeep.rest.ports import StorageCondition
 
 log = structlog.get_logger(__name__)
@@ -291,12 +292,12 @@ class StorageKeeper:
         known = {job.job_id: job.status for job in await self._gateway.jobs()}
         marks = {(mark.kind, mark.job_id): mark for mark in await asyncio.to_thread(self._storage.marks)}
         data = [
-            self._data(item, marks.get(item))
+            stored_data(item, marks.get(item), self._periods)
             for item in sorted(await self._everything(), key=lambda item: (item[1], item[0].value))
             if item in marks or item[1] not in known
         ]
         for job in await self._store.damaged() if problem is None else ():
-            data.append(self._damaged_data(job, marks.get((Kind.DAMAGED, job.job_id))))
+            data.append(data_of_damaged(job, marks.get((Kind.DAMAGED, job.job_id)), self._periods))
         return StorageInfo(
             location=self._storage.location,
             cluster=self._storage.cluster,
@@ -311,25 +312,6 @@ class StorageKeeper:
     async def _everything(self) -> set[Item]:
         found = await asyncio.to_thread(self._storage.data.everything) | await self._files_of_store()
         return {item for item in found if item[0] is not Kind.BLOBS} | (self._unknown_blobs() or set())
-
-    def _data(self, item: Item, mark: Mark | None) -> StorageData:
-        kind, job_id = item
-        return StorageData(
-            jobid=job_id,
-            kind=kind.value,
-            known=mark is not None and mark.ended,
-            marked=-1 if mark is None else mark.since_ms,
-            due=-1 if mark is None else self._periods.due_ms(mark),
-        )
-
-    def _damaged_data(self, job: DamagedJob, mark: Mark | None) -> StorageData:
-        return StorageData(
-            jobid=job.job_id,
-            kind=Kind.DAMAGED.value,
-            known=True,
-            marked=-1 if mark is None else mark.since_ms,
-            due=job.since_ms + self._periods.damaged_ms if mark is None else self._periods.due_ms(mark),
-        )
 
     def condition(self) -> StorageCondition:
         return self._condition
