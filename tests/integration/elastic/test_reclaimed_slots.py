@@ -11,7 +11,7 @@ import pytest
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.clusters import Cluster, roomy_cluster
 from tests.integration.conditions import until
-from tests.integration.jobs.test_dynamic_allocation import BURSTS, ROWS, TASKS, events, output, registered
+from tests.integration.elastic.test_dynamic_allocation import BURSTS, ROWS, TASKS, events, output, registered
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("RES-5"), pytest.mark.req("RES-6")]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.clusters import Cluster, roomy_cluster
 from tests.integration.conditions import until
-from tests.integration.jobs.test_dynamic_allocation import output, registered
+from tests.integration.elastic.test_dynamic_allocation import output, registered
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("RES-7")]
 
