@@ -559,7 +559,7 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     status: str
     checkpoint_location: str
     state_bytes: int = 0  # memory that the state stores of its operators use
-    backlog_rows: int | None = None  # that its sources have and that it has not read; None if their offsets do not say
+    backlog_rows: int | None = None  # that its sources have and that it has not read; None if they do not say
     late_rows: int = 0  # that the newest batch dropped, because they came after the watermark
     state_commit_ms: int = 0  # of the newest batch, added over its tasks
     totals: QueryTotals | None = None  # of the attempt; None if they are not counted

@@ -145,7 +145,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
     """The newest progress of one streaming query, as Spark reports it.
 
-    ``backlog-rows``: that its sources have and that it has not read; null if their offsets do not say.
+    ``backlog-rows``: that its sources have and that it has not read; null if they do not say.
     ``backlog-seconds``: how long these take at the rate of the newest micro-batch; null if that is unknown.
     """
 

@@ -41,3 +41,9 @@ def record(batch: int, **changes: object) -> ProgressRecord:
     """The record of a batch, a second after the one before."""
     begun = RECORD.triggered_ms + 1000 * batch
     return msgspec.structs.replace(RECORD, **{"batch_id": batch, "triggered_ms": begun, **changes})
+
+
+def measured(batch: int) -> ProgressRecord:
+    """The record of a batch whose source reports numbers itself."""
+    (source,) = RECORD.sources
+    return record(batch, sources=(msgspec.structs.replace(source, metrics={"maxOffsetsBehindLatest": 1250.0}),))

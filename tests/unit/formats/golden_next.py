@@ -66,7 +66,7 @@ from emberkeep.usage.encoding import decode_usage, encode_usage
 from emberkeep.usage.histories import KeptHistories
 from emberkeep.usage.history import KeptUsage
 from tests.support.kept_logs.pieces import piece
-from tests.support.progress.records import record
+from tests.support.progress.records import measured, record
 from tests.unit.formats import golden_samples as samples
 
 NEXT = Path(__file__).parent / "golden" / "next"
@@ -358,13 +358,15 @@ OCCURRENCE = Occurrence(
 
 
 PROGRESS = KeptProgress(
-    queries=(
-        QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).without_offsets(), record(2, recorded_ms=2))),
-    )
+    queries=(QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1).as_older(), record(2, recorded_ms=2))),)
 )
 
 PROGRESS_WITH_INTERVAL = KeptProgress(
     queries=(QueryHistory(query_id="q-1", records=(record(1, recorded_ms=1, interval_ms=10_000),)),)
+)
+
+PROGRESS_WITH_METRICS = KeptProgress(
+    queries=(QueryHistory(query_id="q-1", records=(msgspec.structs.replace(measured(1), recorded_ms=1),)),)
 )
 
 COURSE = Course(began_ms=1_795_000_000_000, step_ms=20_000, tasks=(3, 8), executors=(1, 2))
@@ -497,6 +499,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_INTERVAL)),
         lambda path: decode_progress(path.read_bytes(), where="progress"),
         PROGRESS_WITH_INTERVAL,
+    ),
+    "progress-history-with-metrics.record": Format(
+        lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_METRICS)),
+        lambda path: decode_progress(path.read_bytes(), where="progress"),
+        PROGRESS_WITH_METRICS,
     ),
     "progress-history-with-course.record": Format(
         lambda path: path.write_bytes(encode_progress(PROGRESS_WITH_COURSE)),

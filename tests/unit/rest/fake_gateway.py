@@ -518,7 +518,11 @@ def _query() -> QueryProgress:
         ),
         sources=(
             SourceProgress(
-                description="KafkaV2[Subscribe[delays]]", input_rate=1500.5, processed_rate=1000.0, backlog_rows=1_000
+                description="KafkaV2[Subscribe[delays]]",
+                input_rate=1500.5,
+                processed_rate=1000.0,
+                backlog_rows=1_000,
+                metrics={"maxOffsetsBehindLatest": 600.0},
             ),
             SourceProgress(description="KafkaV2[Subscribe[delays]]", input_rate=548.0, backlog_rows=200),
         ),

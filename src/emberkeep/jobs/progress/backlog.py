@@ -1,4 +1,4 @@
-"""How many rows a source has available that a query has not read yet, from the offsets in Spark's report. Pure."""
+"""How many rows a source has available that a query has not read yet, from Spark's report. Pure."""
 
 from __future__ import annotations
 
@@ -25,3 +25,30 @@ def backlog_rows(end: Any, latest: Any) -> int | None:
         return sum(known) if len(known) == len(parts) else None
     counts = [value for value in (end, latest) if isinstance(value, int) and not isinstance(value, bool)]
     return max(0, counts[1] - counts[0]) if len(counts) == 2 else None
+
+
+def reported_rows(metrics: Mapping[str, float], latest: Any) -> int | None:
+    """Return the rows that a source says are left, for one whose offsets do not; None if it does not say, either.
+
+    ``metrics``: the numbers that the source reports itself. Kafka's connector and others like it report the mean over
+    the partitions: ``latest``, the latest offset, says how many there are. Sources of files report how many files and
+    bytes are left: that tells the rows only if none is.
+
+    >>> reported_rows({"avgOffsetsBehindLatest": 2.5}, {"clicks": {"0": 12, "1": 9}})
+    5
+    """
+    if any(metrics.get(name) == 0 for name in _NOTHING_IS_LEFT):
+        return 0
+    mean, parts = metrics.get("avgOffsetsBehindLatest"), _numbers(latest)
+    return max(0, round(mean * parts)) if mean is not None and parts else None
+
+
+_NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", "numFilesOutstanding", "numBytesOutstanding")  # if one of them is 0
+
+
+def _numbers(offset: Any) -> int:
+    """Return how many partitions an offset has: the numbers in it; 0 if there is something else in it."""
+    if not isinstance(offset, Mapping):
+        return int(isinstance(offset, int) and not isinstance(offset, bool))
+    parts = [_numbers(part) for part in offset.values()]
+    return sum(parts) if all(parts) else 0

@@ -142,7 +142,7 @@ class ProgressLog:
     def _append(self, record: ProgressRecord) -> None:
         records = self._queries.pop(record.query_id, None) or deque(maxlen=RECORDS_KEPT)
         if records:
-            records.append(records.pop().without_offsets())
+            records.append(records.pop().as_older())
         records.append(record)
         self._queries[record.query_id] = records
         self._newest_ms = record.recorded_ms

@@ -13,14 +13,17 @@ TEXT_LIMIT = 200  # characters of a name or of a source's description
 OFFSET_LIMIT = 2048  # characters; a longer offset is left out
 SOURCES_KEPT = 8
 PHASES_KEPT = 16
+METRICS_KEPT = 12  # numbers that a source reports itself
 
 
 class SourceProgress(Compatible, frozen=True, kw_only=True):
     """One source of a query in one report.
 
     Offsets are JSON as Spark reports them; "" if Spark reports none, if the offset is longer than OFFSET_LIMIT, or if
-    the record is not the newest of its query. ``backlog_rows``: rows that were available and not yet read; None if the
-    offsets do not say. The last of SOURCES_KEPT stands for all others of a query that has more.
+    the record is not the newest of its query. ``backlog_rows``: rows that were available and not yet read; None if
+    neither the offsets nor the metrics say. ``metrics``: the numbers that the source reports itself, at most
+    METRICS_KEPT; none if the record is not the newest of its query. The last of SOURCES_KEPT stands for all others of a
+    query that has more.
     """
 
     description: str
@@ -31,6 +34,7 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
     end_offset: str = ""
     latest_offset: str = ""
     backlog_rows: int | None = None
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
     @property
     def backlog_seconds(self) -> float | None:
@@ -39,6 +43,9 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
 
     def without_offsets(self) -> SourceProgress:
         return msgspec.structs.replace(self, start_offset="", end_offset="", latest_offset="")
+
+    def as_older(self) -> SourceProgress:
+        return msgspec.structs.replace(self.without_offsets(), metrics={})
 
 
 class ProgressRecord(Compatible, frozen=True, kw_only=True):
@@ -84,9 +91,9 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
         """How long the backlog takes at the processing rate of this batch; None if that is unknown."""
         return seconds_for(self.backlog_rows, self.processed_rate)
 
-    def without_offsets(self) -> ProgressRecord:
+    def as_older(self) -> ProgressRecord:
         """Return the record as it is kept once a newer one of its query has come."""
-        bare = tuple(source.without_offsets() for source in self.sources)
+        bare = tuple(source.as_older() for source in self.sources)
         return self if bare == self.sources else msgspec.structs.replace(self, sources=bare)
 
 

@@ -10,7 +10,8 @@ class SourceInfo(Kebab, frozen=True, kw_only=True):
 
     Offsets are JSON as Spark reports them; only the newest record of a query has them, and ``""`` stands for one that
     Spark does not report or that is too long. ``backlog-rows``: rows that were available and not yet read; null unless
-    both offsets are numbers, as Kafka's are.
+    both offsets are numbers, as Kafka's are, or the source reports how much is left. ``metrics``: the numbers that the
+    source reports itself, by its own names; only the newest record of a query has them.
     """
 
     description: str
@@ -22,6 +23,7 @@ class SourceInfo(Kebab, frozen=True, kw_only=True):
     latest_offset: str
     backlog_rows: int | None
     backlog_seconds: float | None
+    metrics: dict[str, float]
 
 
 class ProgressInfo(Kebab, frozen=True, kw_only=True):

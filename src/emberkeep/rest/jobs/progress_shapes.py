@@ -127,4 +127,5 @@ def _source(source: SourceProgress) -> SourceInfo:
         latest_offset=source.latest_offset,
         backlog_rows=source.backlog_rows,
         backlog_seconds=source.backlog_seconds,
+        metrics=source.metrics,
     )

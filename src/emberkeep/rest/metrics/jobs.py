@@ -160,7 +160,7 @@ _QUERY_GAUGES: tuple[tuple[str, str, _QueryValue], ...] = (
     ),
     (
         "backlog_rows",
-        "Rows that the query's sources have and that it has not read; absent if their offsets do not say.",
+        "Rows that the query's sources have and that it has not read; absent if they do not say.",
         lambda query: query.progress.backlog_rows,
     ),
     (

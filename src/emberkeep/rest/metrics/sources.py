@@ -1,6 +1,7 @@
 """Metrics of the sources of streaming queries: which of them lags, and which has become silent.
 
-A query reports at most ``SOURCES_KEPT`` sources, so the number of series is bounded with that of queries.
+A query reports at most ``SOURCES_KEPT`` sources, each at most ``METRICS_KEPT`` numbers of its own, so the number of
+series is bounded with that of queries.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _Value = Callable[[SourceProgress], float | None]
 _GAUGES: tuple[tuple[str, str, _Value], ...] = (
     (
         "backlog_rows",
-        "Rows that one source of the query has and that are not read yet; absent if its offsets do not say.",
+        "Rows that one source of the query has and that are not read yet; absent if the source does not say.",
         lambda source: source.backlog_rows,
     ),
     (
@@ -44,3 +45,12 @@ def source_metrics(queries: Iterable[tuple[str, str, tuple[SourceProgress, ...]]
             if (known := value(source)) is not None:
                 family.add_metric(labels, float(known))
         yield family
+    reported = GaugeMetricFamily(
+        "emberkeep_query_source_reported",
+        "Number that the source reports itself, such as how far it is behind. `metric`: the source's own name for it.",
+        labels=["job", "query", "source", "metric"],
+    )
+    for labels, source in labelled:
+        for name, number in source.metrics.items():
+            reported.add_metric([*labels, name], number)
+    yield reported

@@ -82,7 +82,7 @@ def decode_progress(
         backlog_rows=record.backlog_rows,
         late_rows=record.late_rows,
         state_commit_ms=record.state_commit_ms,
-        sources=record.without_offsets().sources,
+        sources=tuple(source.without_offsets() for source in record.sources),
     )
 
 

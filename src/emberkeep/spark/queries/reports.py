@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from emberkeep.jobs.progress.backlog import backlog_rows
+from emberkeep.jobs.progress.backlog import backlog_rows, reported_rows
 from emberkeep.jobs.progress.records import (
+    METRICS_KEPT,
     OFFSET_LIMIT,
     PHASES_KEPT,
     SOURCES_KEPT,
@@ -103,6 +104,8 @@ def _sources(sources: list[SourceProgress]) -> tuple[SourceProgress, ...]:
 
 
 def _source(source: Report) -> SourceProgress:
+    latest, metrics = source.get("latestOffset"), _numbers(source.get("metrics") or {})
+    rows = backlog_rows(source.get("endOffset"), latest)
     return SourceProgress(
         description=str(source.get("description", ""))[:TEXT_LIMIT],
         rows=int(source.get("numInputRows", 0)),
@@ -110,9 +113,23 @@ def _source(source: Report) -> SourceProgress:
         processed_rate=rate(source.get("processedRowsPerSecond")),
         start_offset=_offset(source.get("startOffset")),
         end_offset=_offset(source.get("endOffset")),
-        latest_offset=_offset(source.get("latestOffset")),
-        backlog_rows=backlog_rows(source.get("endOffset"), source.get("latestOffset")),
+        latest_offset=_offset(latest),
+        backlog_rows=reported_rows(metrics, latest) if rows is None else rows,
+        metrics=dict(list(metrics.items())[:METRICS_KEPT]),
     )
+
+
+def _numbers(metrics: Report) -> dict[str, float]:
+    """Return what a source reports itself, by name. Spark gives it as texts; those that are no numbers are left out."""
+    found: dict[str, float] = {}
+    for name, text in metrics.items():
+        try:
+            number = float(text)
+        except (TypeError, ValueError):
+            continue
+        if math.isfinite(number):
+            found[str(name)[:TEXT_LIMIT]] = number
+    return found
 
 
 def _offset(offset: Any) -> str:

@@ -1,7 +1,7 @@
 // Turns progress records of the REST API into columns for plots, and the newest into a sentence. Nothing here touches
 // the page.
 
-import { count, seconds } from "./formats.js";
+import { bytes, count, seconds } from "./formats.js";
 
 const PHASE_ORDER = ["latestOffset", "getOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitBatch", "commitOffsets"];
 const WHOLE = "triggerExecution";
@@ -82,7 +82,24 @@ export function shortName(name) {
 export function backlogs(record) {
   const rows = count(record["backlog-rows"]);
   if (record.sources.length < 2) return rows;
-  return `${rows} (${record.sources.map((source) => count(source["backlog-rows"])).join(" + ")})`;
+  return `${rows} (${record.sources.map(backlogOf).join(" + ")})`;
+}
+
+// The backlog of a source: in rows, or as the source counts it itself if nobody knows how many rows that is.
+export function backlogOf(source) {
+  if (source["backlog-rows"] !== null) return count(source["backlog-rows"]);
+  const { numFilesOutstanding, numBytesOutstanding, maxMsBehindLatest } = source.metrics ?? {};
+  const parts = [];
+  if (numFilesOutstanding !== undefined) parts.push(`${count(numFilesOutstanding)} files`);
+  if (numBytesOutstanding !== undefined) parts.push(bytes(numBytesOutstanding));
+  if (maxMsBehindLatest !== undefined) parts.push(`${seconds(maxMsBehindLatest / 1000)} behind`);
+  return parts.join(", ") || count(null);
+}
+
+// What a source reports itself, under its own names.
+export function reported(source) {
+  const numbers = Object.entries(source.metrics ?? {});
+  return numbers.map(([name, number]) => `${name} ${count(number)}`).join(", ") || count(null);
 }
 
 // For each column the sum of itself and of those before it.

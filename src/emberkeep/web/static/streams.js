@@ -5,7 +5,7 @@ import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { note } from "./plot_zoom.js";
-import { backlogs, rows, summary } from "./stream_series.js";
+import { backlogOf, backlogs, reported, rows, summary } from "./stream_series.js";
 import { fill } from "./table_rows.js";
 
 const MOST = 1000; // records that are kept and drawn
@@ -80,8 +80,9 @@ function offsets(source) {
     ["Rows", count(source.rows)],
     ["Read up to", source["end-offset"] || "–", "offset"],
     ["Available", source["latest-offset"] || "–", "offset"],
-    ["Backlog", count(source["backlog-rows"])],
+    ["Backlog", backlogOf(source)],
     ["Takes", wait === null ? "–" : seconds(wait)],
+    ["Reported", reported(source), "offset"],
   ];
 }
 

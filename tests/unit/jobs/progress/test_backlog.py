@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.jobs.progress.backlog import backlog_rows
+from emberkeep.jobs.progress.backlog import backlog_rows, reported_rows
 from emberkeep.jobs.progress.records import seconds_for
 
 
@@ -32,6 +32,27 @@ from emberkeep.jobs.progress.records import seconds_for
 )
 def test_rows_are_counted_only_between_numbers(end: Any, latest: Any, rows: int | None) -> None:
     assert backlog_rows(end, latest) == rows
+
+
+@pytest.mark.parametrize(
+    ("metrics", "latest", "rows"),
+    [
+        ({"avgOffsetsBehindLatest": 2.5, "maxOffsetsBehindLatest": 4.0}, {"t": {"0": 4, "1": 5}}, 5),
+        ({"avgOffsetsBehindLatest": 1 / 3}, {"t": {"0": 4, "1": 5}, "u": {"0": 9}}, 1),
+        ({"avgOffsetsBehindLatest": 2.0}, {"shards": ["17", "18"]}, None),  # the mean of nobody knows how many
+        ({"avgOffsetsBehindLatest": 2.0}, None, None),
+        ({"avgOffsetsBehindLatest": 2.0, "maxOffsetsBehindLatest": 2.0}, {}, None),
+        ({"avgOffsetsBehindLatest": 0.0, "maxOffsetsBehindLatest": 0.0}, None, 0),  # no part of it is behind
+        ({"avgOffsetsBehindLatest": -3.0}, 7, 0),  # the source was made again
+        ({"numFilesOutstanding": 0.0}, None, 0),
+        ({"numFilesOutstanding": 3.0, "numBytesOutstanding": 900.0}, None, None),  # files are no rows
+        ({"numBytesOutstanding": 0.0}, None, 0),
+        ({"maxMsBehindLatest": 0.0}, None, None),  # of what was read last, not of what there is
+        ({}, {"t": {"0": 4}}, None),
+    ],
+)
+def test_what_a_source_reports_itself_says_the_rows(metrics: dict[str, float], latest: Any, rows: int | None) -> None:
+    assert reported_rows(metrics, latest) == rows
 
 
 @pytest.mark.parametrize(

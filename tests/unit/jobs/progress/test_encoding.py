@@ -26,7 +26,7 @@ def test_a_history_is_read_as_it_was_written() -> None:
 
 
 def test_a_thousand_records_are_small() -> None:
-    long = QueryHistory(query_id="q-1", records=tuple(record(number).without_offsets() for number in range(1000)))
+    long = QueryHistory(query_id="q-1", records=tuple(record(number).as_older() for number in range(1000)))
     assert len(encode_progress(KeptProgress(queries=(long,)))) < 100_000
 
 

@@ -14,7 +14,7 @@ from emberkeep.jobs.progress.history import (
     Selection,
 )
 from emberkeep.jobs.progress.records import ProgressRecord
-from tests.support.progress.records import RECORD, record
+from tests.support.progress.records import RECORD, measured, record
 
 ALL = Selection(limit=10_000)
 
@@ -85,10 +85,13 @@ def test_more_queries_than_are_kept_do_not_take_the_places_of_each_other() -> No
     assert log.add([msgspec.structs.replace(later, triggered_ms=later.triggered_ms + 1)], 10_000 + SILENT_MS)
 
 
-def test_only_the_newest_record_has_offsets() -> None:
-    old, new = filled(1, 2).page(ALL).records
+def test_only_the_newest_record_has_offsets_and_what_the_sources_report() -> None:
+    log = ProgressLog()
+    log.add([measured(1), measured(2)], 1000)
+    old, new = log.page(ALL).records
     assert [source.end_offset for source in old.sources] == [""]
     assert [source.end_offset for source in new.sources] == [RECORD.sources[0].end_offset]
+    assert [source.metrics for source in (*old.sources, *new.sources)] == [{}, {"maxOffsetsBehindLatest": 1250}]
     assert old.backlog_rows == new.backlog_rows == 1250
 
 

@@ -9,7 +9,7 @@ import pytest
 from emberkeep.base.errors import Unavailable
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.history import ProgressLog
-from tests.support.progress.records import RECORD, record
+from tests.support.progress.records import RECORD, measured, record
 from tests.unit.rest.fake_gateway import job_id, job_view
 from tests.unit.rest.server import MemoryProgress, Site
 
@@ -23,7 +23,7 @@ def progress(site: Site) -> MemoryProgress:
     assert isinstance(histories, MemoryProgress)
     log = ProgressLog()
     for number in range(10):
-        log.add([record(number)], 1000 + number)
+        log.add([measured(number)], 1000 + number)
     log.add([record(3, query_id="q-2", run_id="run-2", name="", watermark_ms=None, sources=())], 2000)
     histories.logs[job_id(1)] = log
     site.gateway.add(job_view(job_id(1), "clicks", job_master="127.0.0.2:41001"))
@@ -67,6 +67,7 @@ async def test_records_are_read_with_their_gap_and_backlog(site: Site, progress:
         "backlog-seconds": 2.0,
     }
     assert (source["end-offset"], source["latest-offset"]) == ('{"clicks":{"0":1000}}', '{"clicks":{"0":2250}}')
+    assert source["metrics"] == {"maxOffsetsBehindLatest": 1250}
     assert (source["backlog-rows"], source["backlog-seconds"]) == (1250, 2.0)
     assert progress.asked == [("127.0.0.2:41001", 2)]
 

@@ -102,6 +102,13 @@ def test_each_source_of_a_stream_has_its_backlog() -> None:
     assert series(registry, "emberkeep_query_source_input_rows_per_second") == {first: 1500.5, second: 548}
 
 
+def test_a_source_shows_what_it_reports_itself() -> None:
+    source = SourceProgress(description="Kinesis[clicks]", metrics={"maxMsBehindLatest": 1500.0})
+    registry = shown(job_view(JOB, "flights", status_report=status_report(queries=(query(sources=(source,)),))))
+    found = series(registry, "emberkeep_query_source_reported")
+    assert found == {(JOB, "delays", "Kinesis[clicks]", "maxMsBehindLatest"): 1500}
+
+
 def test_a_source_whose_offsets_do_not_say_has_no_backlog() -> None:
     report = status_report(queries=(query(sources=(SourceProgress(description="RateStream"),)),))
     registry = shown(job_view(JOB, "flights", status_report=report))

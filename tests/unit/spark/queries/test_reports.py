@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from emberkeep.jobs.progress.records import OFFSET_LIMIT, PHASES_KEPT, SOURCES_KEPT, TEXT_LIMIT
+from emberkeep.jobs.progress.records import METRICS_KEPT, OFFSET_LIMIT, PHASES_KEPT, SOURCES_KEPT, TEXT_LIMIT
 from emberkeep.spark.queries.reports import new_reports, progress_record
 from tests.support.progress.records import RECORD
 
@@ -73,6 +73,7 @@ def test_what_a_report_lacks_has_no_value() -> None:
 def test_a_record_is_bounded_whatever_the_report() -> None:
     source = {"description": "d" * 5000, "endOffset": {"t": {str(number): number for number in range(5000)}}}
     source["latestOffset"] = source["endOffset"]
+    source["metrics"] = {f"{number} {'m' * 5000}": "1" * 300 for number in range(100)}
     big = {
         **REPORT,
         "name": "n" * 5000,
@@ -82,7 +83,24 @@ def test_a_record_is_bounded_whatever_the_report() -> None:
     kept = progress_record(big)
     assert (len(kept.name), len(kept.phases), len(kept.sources)) == (TEXT_LIMIT, PHASES_KEPT, SOURCES_KEPT)
     assert {(each.end_offset, each.latest_offset, each.backlog_rows) for each in kept.sources} == {("", "", 0)}
-    assert len(msgspec.json.encode(kept)) < SOURCES_KEPT * (OFFSET_LIMIT + 1000)
+    assert {len(each.metrics) for each in kept.sources} == {METRICS_KEPT, 0}
+    assert len(msgspec.json.encode(kept)) < SOURCES_KEPT * (OFFSET_LIMIT + 1000 + METRICS_KEPT * (TEXT_LIMIT + 50))
+
+
+def test_what_a_source_reports_itself_is_kept_if_it_is_a_number() -> None:
+    metrics = {"avgMsBehindLatest": "1500.5", "numTotalShards": 2, "mode": "efo", "broken": "NaN", "none": None}
+    kept = progress_record({**REPORT, "sources": [{"description": "KinesisV2[clicks]", "metrics": metrics}]})
+    assert kept.sources[0].metrics == {"avgMsBehindLatest": 1500.5, "numTotalShards": 2.0}
+    assert kept.sources[0].backlog_rows is None
+
+
+def test_the_backlog_comes_from_what_a_source_reports_itself_if_its_offsets_do_not_say() -> None:
+    source = {
+        **REPORT["sources"][0],
+        "latestOffset": {"clicks": {"0": 2250, "1": 50}},  # a partition was added
+        "metrics": {"avgOffsetsBehindLatest": "650.0", "maxOffsetsBehindLatest": "1250"},
+    }
+    assert progress_record({**REPORT, "sources": [source]}).backlog_rows == 1300
 
 
 def test_sums_are_right_for_a_query_with_many_sources() -> None:

@@ -54,6 +54,26 @@ def test_phases_add_up_to_the_whole_trigger(evaluated: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ('{"backlog-rows": 1250, metrics: {maxMsBehindLatest: 900}}', "1\u202f250"),
+        ('{"backlog-rows": null, metrics: {numFilesOutstanding: 3, numBytesOutstanding: 2048}}', "3 files, 2 KiB"),
+        ('{"backlog-rows": null, metrics: {maxMsBehindLatest: 1500}}', "1.5 s behind"),
+        ('{"backlog-rows": null, metrics: {numTotalShards: 2}}', "–"),
+        ('{"backlog-rows": null}', "–"),
+    ],
+)
+def test_the_backlog_of_a_source_is_said_as_the_source_counts_it(evaluated: Any, source: str, text: str) -> None:
+    assert evaluated(f"stream_series.backlogOf({source})") == text
+
+
+def test_what_a_source_reports_itself_is_listed(evaluated: Any) -> None:
+    listed = evaluated("stream_series.reported({metrics: {maxMsBehindLatest: 1500, mean: 0.25}})")
+    assert listed == "maxMsBehindLatest 1\u202f500, mean 0.3"
+    assert evaluated("stream_series.reported({metrics: {}})") == "–"
+
+
+@pytest.mark.parametrize(
     ("expression", "text"),
     [
         ("formats.count(1234567.8)", "1\u202f234\u202f568"),
