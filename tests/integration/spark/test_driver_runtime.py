@@ -150,6 +150,7 @@ def test_batch_script_runs_unmodified_with_all_kinds_of_artefacts(drivers: Drive
     assert len(set(names)) < len(names), "which is why names are not enough"
     assert len(set(operations)) == len(operations)
     assert any("Exchange" in each for each in operations)
+    assert all("CompletableFuture" not in each for each in names), "a stage has the name of its query"
     assert results["odd"] == sum(range(1, 1000, 2))
     assert results["warehouse"].endswith("/tmp/from-code")
     assert results["from_conf"] == "yes"

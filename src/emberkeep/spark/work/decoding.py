@@ -23,6 +23,7 @@ Report = Mapping[str, Any]
 _OUTERMOST = 2  # the depth of subgraphs in that of the stage
 _NODE = re.compile(r"([0-9]{1,10}) \[")
 _LABEL = re.compile(r'label="(.{1,200})";')
+_BY_PY4J = " at NativeMethodAccessorImpl.java:0"  # the place of all that a Python script calls
 _LAMBDA = re.compile(r"\$anonfun\$([\w$]+?)\$\d+(?= at |$)")  # what Scala calls a function in a method
 
 
@@ -82,12 +83,20 @@ def _executor(report: Report) -> ExecutorWork:
     )
 
 
-def decode_stage(stage: Report) -> StageProgress:
-    """Return the progress of a stage, without the durations of its tasks."""
+def is_nameless(stage: Report) -> bool:
+    """Return whether a stage has neither a description nor the name of what the script calls.
+
+    Spark's SQL starts such a stage in a thread of its own. Its name is that of a function in Spark.
+    """
+    return not stage.get("description") and bool(_LAMBDA.search(str(stage.get("name", ""))))
+
+
+def decode_stage(stage: Report, query: str = "") -> StageProgress:
+    """Return the progress of a stage, without the durations of its tasks. ``query``: its name instead of its own."""
     return StageProgress(
         stage_id=int(stage["stageId"]),
         stage_attempt=int(stage.get("attemptId", 0)),
-        name=_title(str(stage.get("description") or stage.get("name", "")))[:NAME_LIMIT],
+        name=_title(str(query or stage.get("description") or stage.get("name", "")))[:NAME_LIMIT],
         status=str(stage.get("status", "")),
         tasks=int(stage.get("numTasks", 0)),
         active=int(stage.get("numActiveTasks", 0)),
@@ -105,6 +114,7 @@ def _title(description: str) -> str:
     Spark describes a micro-batch by lines of HTML with the query's ids. The name of a stage that Spark's SQL starts in
     a thread of its own is that of a function in a method: the method's name stays.
     """
+    description = description.removesuffix(_BY_PY4J)
     description = _LAMBDA.sub(lambda found: found[1].replace("$lessinit$greater", "<init>").lstrip("$"), description)
     lines = (" ".join(line.split()) for line in description.replace("<br/>", "\n").splitlines())
     return " · ".join(line for line in lines if line and not line.startswith(("id = ", "runId = ")))

@@ -18,6 +18,7 @@ from emberkeep.spark.work.decoding import (
     decode_operations,
     decode_stage,
     decode_work,
+    is_nameless,
 )
 from emberkeep.spark.work.running_tasks import ActiveStage, RunningTasks, StageKey, TaskStore
 
@@ -43,6 +44,8 @@ class Store(TaskStore, Protocol):
     def stage(self, stage_id: int) -> Report | None: ...
 
     def graph(self, stage_id: int) -> str: ...
+
+    def execution(self, stage_id: int) -> str: ...
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]: ...
 
@@ -79,6 +82,7 @@ class _Application:
         self._measured: dict[StageKey, tuple[int, tuple[int, int]]] = {}  # ended tasks then, and their durations
         self._running = RunningTasks(clock)
         self._operations: dict[StageKey, str] = {}  # of the active stages
+        self._queries: dict[StageKey, str] = {}  # of the active stages that have no name of their own
         self._spilled = (0, 0)  # by stages that have ended: bytes in memory, and on disk
 
     def read(self, store: Store) -> AttemptWork:
@@ -90,6 +94,7 @@ class _Application:
         self._active = active
         self._measured = {key: known for key, known in self._measured.items() if key in active}
         self._operations = {key: known for key, known in self._operations.items() if key in active}
+        self._queries = {key: known for key, known in self._queries.items() if key in active}
         newest_first = sorted(active.values(), key=lambda stage: stage.stage_id, reverse=True)
         stages = (*newest_first, *reversed(self._ended))[:STAGES_KEPT]
         executors = store.executors()
@@ -100,7 +105,7 @@ class _Application:
         return self.newest
 
     def _stage(self, store: Store, report: Report) -> StageProgress:
-        stage = decode_stage(report)
+        stage = decode_stage(report, self._query_of(store, report))
         median_ms, slowest_ms = self._durations(store, stage)
         operations = self._operations_of(store, report, _key(stage))
         return msgspec.structs.replace(stage, median_ms=median_ms, slowest_ms=slowest_ms, operations=operations)
@@ -131,6 +136,15 @@ class _Application:
             is_small = len(report.get("rddIds", ())) <= _MOST_RDDS
             known = self._operations[key] = decode_operations(store.graph(key[0])) if is_small else ""
         return known
+
+    def _query_of(self, store: Store, report: Report) -> str:
+        """Return the name of a stage's query if the stage has none of its own. It is read once."""
+        if not is_nameless(report):
+            return ""
+        key = int(report["stageId"]), int(report.get("attemptId", 0))
+        if key not in self._queries:
+            self._queries[key] = store.execution(key[0])
+        return self._queries[key]
 
     def _end(self, store: Store, key: StageKey) -> None:
         """Count a stage that is no longer active, once. If Spark does not answer, nothing has changed."""

@@ -13,6 +13,7 @@ from emberkeep.spark.work.decoding import Report
 _MEDIAN_AND_SLOWEST = (0.5, 1.0)  # quantiles
 _LAUNCH_TIME = "lt"  # the name of an index of Spark's tasks (TaskIndexNames.LAUNCH_TIME)
 _EVENT_PATIENCE_MS = 2000
+_EXECUTIONS = 20  # SQL executions, the newest ones, among which that of a stage is looked for
 
 
 class StatusStore:
@@ -92,6 +93,29 @@ class StatusStore:
                 return ""
 
         return str(call("graph of a stage", ask))
+
+    def execution(self, stage_id: int) -> str:
+        """Return the description of the SQL execution of a stage: what the script called; "" if there is none."""
+        from py4j.protocol import Py4JError, Py4JNetworkError
+
+        def ask() -> str:
+            try:
+                session = self._context._jvm.org.apache.spark.sql.classic.SparkSession.getDefaultSession()
+                if not session.isDefined():
+                    return ""
+                store = session.get().sharedState().statusStore()
+                found = store.executionsList(max(0, store.executionsCount() - _EXECUTIONS), _EXECUTIONS)
+                for index in reversed(range(found.size())):
+                    execution = found.apply(index)
+                    if execution.stages().contains(stage_id):
+                        return str(execution.description() or "")
+            except Py4JNetworkError:
+                raise
+            except (Py4JError, TypeError):  # it has forgotten the execution, or has no such method
+                pass
+            return ""
+
+        return str(call("SQL execution of a stage", ask))
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
         """Return how long the median and the slowest task of a stage took, in milliseconds.

@@ -90,6 +90,8 @@ class ScriptedStore:
         self.drawn: list[int] = []
         self.launched: dict[int, int] = {}  # when the longest-running task of a stage was launched
         self.searched: list[int] = []
+        self.executed: dict[int, str] = {}  # the description of the SQL execution of a stage
+        self.looked_up: list[int] = []
 
     def active_jobs(self) -> list[dict[str, Any]]:
         return self.jobs
@@ -109,6 +111,10 @@ class ScriptedStore:
     def graph(self, stage_id: int) -> str:
         self.drawn.append(stage_id)
         return GRAPH
+
+    def execution(self, stage_id: int) -> str:
+        self.looked_up.append(stage_id)
+        return self.executed.get(stage_id, "")
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
         self.measured.append((stage_id, stage_attempt))
@@ -320,7 +326,30 @@ def test_a_stage_that_is_repeated_has_spilled_twice() -> None:
         ("$anonfun$$lessinit$greater$1 at Main.scala:3", "<init> at Main.scala:3"),
         ("$anonfun$main$12", "main"),
         ("count at $anonfun.py:3", "count at $anonfun.py:3"),
+        ("collect at NativeMethodAccessorImpl.java:0", "collect"),  # how py4j calls what the script calls
     ],
 )
 def test_a_stage_has_the_name_of_the_method_and_not_of_a_function_in_it(name: str, shown: str) -> None:
     assert decode_stage({**stage(1, 4, 0), "name": name}).name == shown
+
+
+def test_a_stage_that_spark_starts_in_a_thread_of_its_own_has_the_name_of_its_query() -> None:
+    thread = {"name": "$anonfun$withThreadLocalCaptured$1 at CompletableFuture.java:1768"}
+    store, reader = ScriptedStore(), WorkReader()
+    store.active = [
+        stage(1, 4, 0) | thread,
+        stage(2, 4, 0) | thread,
+        stage(3, 4, 0) | thread | {"description": "my own words"},
+        stage(4, 4, 0),
+    ]
+    store.executed = {1: "parquet at NativeMethodAccessorImpl.java:0", 3: "another", 4: "another"}
+    named = {
+        1: "parquet",
+        2: "withThreadLocalCaptured at CompletableFuture.java:1768",
+        3: "my own words",
+        4: "collect at app.py:5",
+    }
+    assert {one.stage_id: one.name for one in reader.read(store).stages} == named
+    store.active, store.ended = store.active[1:], {1: stage(1, 4, 4, "COMPLETE") | thread}
+    assert {one.stage_id: one.name for one in reader.read(store).stages} == named
+    assert sorted(store.looked_up) == [1, 2], "once each"
