@@ -196,6 +196,24 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    def test_a_key_of_another_namespace_does_not_give_its_job(self) -> None:
+        """It would be taken for the caller's own, which would never run."""
+
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                ours = msgspec.structs.replace(graph(1, key="nightly"), namespace="flights")
+                assert (await service.gateway.submit(ours)).created
+                for number in (1, 2):
+                    theirs = msgspec.structs.replace(graph(number, key="nightly"), namespace="trains")
+                    with pytest.raises(Conflict, match="a job of another namespace was submitted with this") as refused:
+                        await service.gateway.submit(theirs)
+                    assert ours.job_id not in str(refused.value)
+                assert not (await service.gateway.submit(ours)).created
+                assert [view.job_id for view in await service.gateway.jobs()] == [JOB]
+
+        in_virtual_time(scenario)
+
     def test_a_job_id_is_not_given_twice(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())

@@ -12,7 +12,7 @@ import structlog
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, OverQuota, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.jobs.admission import artefact_contents, check_graph, job_configuration
@@ -181,6 +181,7 @@ class Submissions(ActorPart):
             raise _taken(graph.job_id)
         if creating is not None:
             raise RetryLater(f"job {graph.job_id} is being submitted", hint="try again in a second")
+        self._check_namespace(graph, graph.job_id)
         return Submission(job_id=graph.job_id, created=False)
 
     async def _create(self, graph: JobGraph, answer: asyncio.Future[Submission]) -> None:
@@ -210,8 +211,33 @@ class Submissions(ActorPart):
         if written is not None and self._table.key_of(job_id) is None:
             log.info("job accepted", job=job_id, name=graph.name)
             self._add(written)
-        if not answer.done():
+        if answer.done():
+            return
+        try:
+            if not created:
+                self._check_namespace(graph, job_id)
+        except EmberkeepError as error:
+            answer.set_exception(error)
+        else:
             answer.set_result(Submission(job_id=job_id, created=created))
+
+    def _check_namespace(self, graph: JobGraph, job_id: JobId) -> None:
+        """Check that the job which was submitted before under the same key is in the same namespace.
+
+        Who chooses keys by a rule may choose the key of another namespace, and must not take its job for their own.
+        Raises Conflict if it is in another one, RetryLater if that cannot be read now.
+        """
+        try:
+            view = self._table.view(job_id)
+        except Absent:  # its result has expired
+            return
+        if not view.has_known_owner:
+            raise RetryLater(f"the job of this idempotency key cannot be read now: {view.waiting}")
+        if view.namespace != graph.namespace:
+            raise Conflict(
+                "a job of another namespace was submitted with this idempotency key",
+                hint="choose a random key for each job",
+            )
 
 
 def _taken(job_id: JobId) -> Conflict:

@@ -13,7 +13,7 @@ from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.request_context import name_target
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
-from emberkeep.identities.job_access import namespace_of_new_job, owner_name
+from emberkeep.identities.job_access import namespace_of_new_job, owner_name, sees
 from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobs.model import JobGraph
 from emberkeep.protocol.limits import SUBMISSION_BYTES
@@ -80,7 +80,7 @@ async def _submit_offloaded(call: CheckedRequest, offloaded: OffloadedSubmission
         submission = await _read(api, job_id, blob, offloaded.blob.size)
     except Absent:
         # A repeated request may arrive after the job has ended and its BLOBs were deleted.
-        if await _started_by(api, job_id, key):
+        if await _started_by(call, job_id, key):
             return Submission(job_id=job_id, created=False)
         raise NotUploaded(f"{blob} has not been uploaded for job {job_id}", field="blob") from None
     if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
@@ -137,13 +137,14 @@ async def _read(api: Api, job_id: JobId, key: BlobKey, size: int) -> JobSubmissi
         api.blobs.release(job_id, key, holder)
 
 
-async def _started_by(api: Api, job_id: JobId, key: str) -> bool:
+async def _started_by(call: CheckedRequest, job_id: JobId, key: str) -> bool:
+    """True if a submission with this key has started the job, which the caller sees."""
     try:
-        view = await api.gateway.job(job_id)
+        view = await call.api.gateway.job(job_id)
     except Absent:
         return False
     known = view.graph or view.result
-    return known is not None and known.idempotency_key == key
+    return known is not None and known.idempotency_key == key and sees(call.identity, view)
 
 
 ROUTES = (

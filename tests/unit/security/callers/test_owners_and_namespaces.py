@@ -184,6 +184,16 @@ async def test_who_sees_all_jobs_may_choose_a_namespace(site: Site) -> None:
     assert (invalid.status, invalid.problem().field) == (400, "namespace")
 
 
+async def test_a_repeated_submission_does_not_say_that_another_namespace_has_started_its_job(site: Site) -> None:
+    graph = site.gateway.views[FLIGHTS].graph
+    assert graph is not None
+    blob = {"sha256": "0" * 64, "size": 1, "kind": "t"}
+    new = {"jobid": FLIGHTS, "blob": blob, "idempotency_key": graph.idempotency_key}
+
+    for name, status in (("alice", 202), ("bob", 424)):
+        assert (await site.request("POST", "/v1/jobs", json=new, headers=bearer(name))).status == status, name
+
+
 async def test_savepoints_of_another_namespace_are_closed(site: Site) -> None:
     new = body(artefacts=[], entry_point={"kind": "module", "name": "app"}, jobid="", savepoint="/savepoints/trains")
     requests: tuple[tuple[str, str, dict[str, Any]], ...] = (
