@@ -33,6 +33,7 @@ MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
 MAX_WATERMARK_MS = 253_402_300_799_999
 
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+_DIRECTORY = re.compile(r"savepoint-[0-9a-f]{8}-([0-9a-f]{12})-[0-9]+")
 _LONGEST_NAME = 255  # bytes of a directory's name
 
 
@@ -109,6 +110,12 @@ def savepoint_directory(target: str, job_id: JobId, trigger_id: str, attempt: in
     attempt's savepoint was recorded.
     """
     return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}-{attempt}"
+
+
+def is_directory_for(path: str, trigger_id: str) -> bool:
+    """True if the last part of ``path`` is a name that ``savepoint_directory`` gives to savepoints of this request."""
+    name = _DIRECTORY.fullmatch(path.rstrip("/").rpartition("/")[2])
+    return name is not None and name[1] == trigger_id[:12]
 
 
 def key_of_named(name: str) -> str:

@@ -11,12 +11,19 @@ from typing import TypeVar
 from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork, Pulse
 from emberkeep.adapters.savepoints.disposal import dispose
 from emberkeep.adapters.state.durable_store import open_state_store
-from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat, Unavailable
+from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, NewerFormat, Unavailable
 from emberkeep.base.files.errors import is_bad_place
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.locations import HADOOP_SCHEMES, place_key
-from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
+from emberkeep.lifecycle.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    SavepointFile,
+    decode_manifest,
+    is_directory_for,
+    manifest_sha256,
+)
 from emberkeep.lifecycle.spark_versions import judge
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.rest_savepoints import SavepointCheck
@@ -83,11 +90,23 @@ def _place(path: str) -> tuple[str, str, str]:
 
 
 def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None, pulse: Pulse) -> None:
-    path = savepoint.path
+    """Delete a savepoint that a driver has said to have made, with the rights of the JobManager.
+
+    The driver may be anybody's code. So nothing is deleted but a directory with the name of a savepoint of the job's
+    request, and only if the manifest in it was made for that request. An earlier release has recorded no request.
+    """
+    path, trigger_id = savepoint.path, savepoint.trigger_id
+
+    def admit(place: str) -> None:
+        if trigger_id and not is_directory_for(place, trigger_id):
+            raise Fatal(
+                f"{path} is not the directory of a savepoint for request {trigger_id}: it is {place}",
+                hint="nothing was deleted",
+            )
 
     def work(store: DurableState) -> None:
         manifest, sha256 = _manifest(store, path)
-        if sha256 != savepoint.manifest_sha256:
+        if sha256 != savepoint.manifest_sha256 or (trigger_id and manifest.trigger_id != trigger_id):
             raise Conflict(
                 f"{path} has another savepoint than the one that was made there",
                 hint="nothing was deleted: move that savepoint away",
@@ -95,7 +114,7 @@ def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None, pulse
         dispose(store, path, manifest, pulse.beat)
 
     try:
-        _with_store(path, work)
+        _with_store(path, work, admit)
     except Absent:
         # An unmounted directory looks like an empty one.
         if sibling is None or not _is_there(sibling.path):
@@ -113,18 +132,19 @@ def _is_there(path: str) -> bool:
     return True
 
 
-def _with_store(path: str, work: Callable[[DurableState], T]) -> T:
-    with closing(_open(path)) as store:
+def _with_store(path: str, work: Callable[[DurableState], T], admit: Callable[[str], None] | None = None) -> T:
+    """``admit``: see ``open_state_store``."""
+    with closing(_open(path, admit)) as store:
         return work(store)
 
 
-def _open(path: str) -> DurableState:
+def _open(path: str, admit: Callable[[str], None] | None) -> DurableState:
     scheme, separator, rest = path.partition("://")
     if separator:
         path = f"{HADOOP_SCHEMES.get(scheme.lower(), scheme)}://{rest}"
     elif path.startswith("file:/"):  # Hadoop's form of a local path
         path = path.removeprefix("file:")
-    return open_state_store(path)
+    return open_state_store(path, admit=admit)
 
 
 def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:

@@ -31,7 +31,7 @@ from emberkeep.protocol.rest_savepoints import (
     TriggerExtension,
     TriggerResponse,
 )
-from emberkeep.rest.jobs.savepoint_access import check_savepoint_access
+from emberkeep.rest.jobs.savepoint_access import check_manifest_access, check_savepoint_access
 from emberkeep.rest.jobs.savepoint_list import ListSavepoints, savepoint_list
 from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_info, savepoint_status
 from emberkeep.rest.jobs.savepoint_verification import verified_files
@@ -132,6 +132,7 @@ async def manifest(call: CheckedRequest) -> msgspec.Struct:
     await check_savepoint_access(call, path)
     async with call.api.manifest_reads.place():
         found, sha256 = await call.api.savepoints.manifest(path)
+    await check_manifest_access(call, path, found)
     return savepoint_info(path, found, sha256)
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from emberkeep.adapters.state.directories.store import DirectoryState
-from emberkeep.base.errors import Conflict, Unavailable
+from emberkeep.base.errors import Conflict, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager import savepoint_store
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
@@ -134,6 +134,57 @@ async def test_another_savepoint_at_the_same_path_stays_whole(savepoint: Path) -
     assert all((savepoint / name).exists() for name in FILES)
 
 
+class TestWhatADriverClaims:
+    """Jobs of other users say where they have made savepoints, and the JobManager deletes with its own rights."""
+
+    OWN = "c" * 32
+
+    @pytest.fixture
+    def theirs(self, savepoint: Path) -> Path:
+        return savepoint.rename(savepoint.with_name(f"savepoint-aaaaaaaa-{EMPTY.trigger_id[:12]}-1"))
+
+    def claimed(self, path: Path) -> SavepointPointer:
+        return msgspec.structs.replace(pointer(path), trigger_id=self.OWN)
+
+    def own(self, directory: Path, theirs: Path) -> None:
+        """Make a manifest of the own request in ``directory``, which names the files of another job."""
+        listed = tuple(described(f"{theirs.name}/{name}", b"x") for name in FILES)
+        manifest = msgspec.structs.replace(EMPTY, trigger_id=self.OWN, files=listed)
+        (directory / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+
+    async def test_a_savepoint_of_another_job_stays_whole(self, theirs: Path) -> None:
+        with pytest.raises(Fatal, match="not the directory of a savepoint for request"):
+            await STORE.delete(self.claimed(theirs), None)
+        assert names(theirs) == {*FILES, MANIFEST_NAME}
+
+    async def test_so_does_one_to_which_a_link_leads(self, theirs: Path) -> None:
+        link = theirs.with_name(f"savepoint-dddddddd-{self.OWN[:12]}-1")
+        link.symlink_to(theirs)
+        with pytest.raises(Fatal, match="not the directory of a savepoint for request"):
+            await STORE.delete(self.claimed(link), None)
+        assert names(theirs) == {*FILES, MANIFEST_NAME}
+
+    @pytest.mark.parametrize("leaf", ["", f"savepoint-dddddddd-{OWN[:12]}-1"])
+    async def test_so_do_all_in_a_directory_that_jobs_share(self, theirs: Path, leaf: str) -> None:
+        shared = theirs.parent
+        self.own(shared, theirs)
+        if leaf:
+            (shared / leaf).symlink_to(shared)
+        with pytest.raises(Fatal, match="not the directory of a savepoint for request"):
+            await STORE.delete(self.claimed(shared / leaf), None)
+        assert names(theirs) == {*FILES, MANIFEST_NAME}
+
+    async def test_a_manifest_of_another_request_is_not_followed(self, theirs: Path) -> None:
+        copy = theirs.rename(theirs.with_name(f"savepoint-dddddddd-{self.OWN[:12]}-1"))
+        with pytest.raises(Conflict, match="another savepoint"):
+            await STORE.delete(self.claimed(copy), None)
+        assert names(copy) == {*FILES, MANIFEST_NAME}
+
+    async def test_the_savepoint_of_the_request_goes(self, theirs: Path) -> None:
+        await STORE.delete(msgspec.structs.replace(pointer(theirs), trigger_id=EMPTY.trigger_id), None)
+        assert not theirs.exists()
+
+
 class HangingState(DirectoryState):
     """A directory in a file system that does not answer before ``answers`` is set."""
 
@@ -150,7 +201,7 @@ class HangingState(DirectoryState):
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HangingState]]:
     for event in (HangingState.asked, HangingState.answers):
         event.clear()
-    monkeypatch.setattr(savepoint_store, "open_state_store", lambda path: HangingState(Path(path)))
+    monkeypatch.setattr(savepoint_store, "open_state_store", lambda path, **_: HangingState(Path(path)))
     yield HangingState
     HangingState.answers.set()
 

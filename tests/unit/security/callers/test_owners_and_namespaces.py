@@ -16,7 +16,9 @@ from emberkeep.identities.job_access import may_act, sees
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.jobs import view_of_result
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, encode_manifest
 from emberkeep.rest.table import ROUTES, SHARED
+from tests.unit.daemons.jobmanager.test_savepoint_disposal import EMPTY
 from tests.unit.formats.golden_samples import RESULT
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.jobs.test_submission import body
@@ -206,6 +208,22 @@ async def test_savepoints_of_another_namespace_are_closed(site: Site) -> None:
         assert refused.status == 403, path
         assert "is not a savepoint of a job in the namespace 'flights'" in refused.problem().detail
         assert (await site.request(method, path, headers=bearer("bob"), **options)).status != 403, path
+
+
+@pytest.mark.parametrize(("made_for", "status"), [("0" * 32, 200), ("1" * 32, 403)])
+async def test_a_driver_opens_no_savepoint_of_another_job_by_saying_that_it_made_it(
+    site: Site, tmp_path: Path, made_for: str, status: int
+) -> None:
+    root = tmp_path / "savepoint"
+    root.mkdir()
+    (root / MANIFEST_NAME).write_bytes(encode_manifest(msgspec.structs.replace(EMPTY, trigger_id=made_for)))
+    (claimed,) = site.gateway.views[FLIGHTS].pointers.savepoints
+    claimed = msgspec.structs.replace(claimed, path=str(root))
+    site.gateway.change(FLIGHTS, pointers=JobPointers(attempt=1, savepoints=(claimed,)))
+
+    answer = await site.request("GET", f"/v1/savepoints/manifest?path={root}", headers=bearer("alice"))
+
+    assert answer.status == status
 
 
 async def test_a_job_whose_graph_cannot_be_read_is_closed_until_it_can_be(site: Site) -> None:
