@@ -35,7 +35,13 @@ def _plan(arguments: list[str]) -> ServerPlan:
     parser.add_argument("--client-port", type=int, required=True)
     parser.add_argument("--number", type=int, default=1, help="number of this server among the peers")
     parser.add_argument(
-        "--peer", metavar="NUMBER:QUORUM-PORT:ELECTION-PORT", type=_peer, action="append", default=[], dest="peers"
+        "--peer",
+        metavar="NUMBER:QUORUM-PORT:ELECTION-PORT[:HOST]",
+        type=_peer,
+        action="append",
+        default=[],
+        dest="peers",
+        help="a member of the quorum, on another host if HOST is given",
     )
     parser.add_argument("--certificate", default="", help="file with its certificate and key, to encrypt its links")
     parser.add_argument("--ca", default="", help="file with the CAs that prove the other peers")
@@ -45,8 +51,8 @@ def _plan(arguments: list[str]) -> ServerPlan:
 
 
 def _peer(text: str) -> Peer:
-    number, quorum_port, election_port = map(int, text.split(":"))
-    return Peer(number, quorum_port, election_port)
+    number, quorum_port, election_port, *host = text.split(":", 3)
+    return Peer(int(number), int(quorum_port), int(election_port), *host)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.base.configuration.hosts import in_brackets
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
@@ -25,11 +26,15 @@ _QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True)
 class Peer:
-    """A member of a quorum: its number, from 1, and the ports on which the other members reach it."""
+    """A member of a quorum: its number, from 1, and where the other members reach it.
+
+    ``host``: "" if it is at the address that all of them bind.
+    """
 
     number: int
     quorum_port: int
     election_port: int
+    host: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ def _configuration(plan: ServerPlan, data: Path) -> str:
     if plan.peers:
         settings |= {"initLimit": 40, "syncLimit": 20}
         settings |= {
-            f"server.{peer.number}": f"{plan.address}:{peer.quorum_port}:{peer.election_port}" for peer in plan.peers
+            f"server.{peer.number}": f"{in_brackets(peer.host or plan.address)}:{peer.quorum_port}:{peer.election_port}"
+            for peer in plan.peers
         }
         settings |= (
             {}
