@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
@@ -77,7 +79,12 @@ class JobManagerFollower(ActorPart):
         self._sequence += 1
         table, outcomes = self._kept.table, self._kept.outcomes
         left = table.name_left(LEFT_JOBS)
-        return task_manager_report(table.state, left, outcomes, self._usage(), self._sequence, self.adopted)
+        return task_manager_report(table.state, left, outcomes, self._usage_now(), self._sequence, self.adopted)
+
+    def _usage_now(self) -> NodeUsage:
+        """Return what the node uses. Nothing can be started over a disk without the record, however much is free."""
+        usage = self._usage()
+        return msgspec.structs.replace(usage, disk_free_mb=0) if self._kept.journal.problem else usage
 
     @asked
     def take_reply(self, reply: JobManagerReply) -> None:

@@ -9,13 +9,14 @@ import asyncio
 
 import structlog
 
-from emberkeep.base.errors import Absent, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.errors import Absent, EmberkeepError, NewerFormat, RetryLater, Unavailable
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import AgentStore
 
 log = structlog.get_logger(__name__)
 
 RETRY_PAUSE = 1.0  # seconds after a failed write
+PATIENCE = 15  # writes in a row that may fail before what waits to be started is refused
 
 
 class Journal:
@@ -27,6 +28,7 @@ class Journal:
         self._put = 0  # number of the newest state that was put
         self._written = 0  # number of the newest state on disk
         self._tried = 0  # number of the newest state whose write has succeeded or failed
+        self._failures = 0  # writes in a row
         self._due = asyncio.Event()
         self._progress = asyncio.Condition()
         self.problem = ""  # why the last write failed; empty if it succeeded
@@ -61,6 +63,17 @@ class Journal:
         async with self._progress:
             await self._progress.wait_for(lambda: self._written >= wanted)
 
+    async def accepted(self) -> None:
+        """Return once all records that were put before this call, or newer ones, are on disk.
+
+        Raises RetryLater if so many writes in a row have failed that the disk may not take them for long.
+        """
+        wanted = self._put
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._written >= wanted or self._failures >= PATIENCE)
+        if self._written < wanted:
+            raise RetryLater(f"the task manager cannot write its record: {self.problem}")
+
     async def tried(self) -> None:
         """Return once all records that were put before this call, or newer ones, are on disk or a write has failed."""
         wanted = self._put
@@ -83,10 +96,12 @@ class Journal:
         except EmberkeepError as error:
             log.error("cannot write the record of slots; trying again", reason=str(error))
             self.problem = str(error)
+            self._failures += 1
             await self._note_tried(number)
             await asyncio.sleep(RETRY_PAUSE)
             return
         self.problem = ""
+        self._failures = 0
         self._written = number
         await self._note_tried(number)
 

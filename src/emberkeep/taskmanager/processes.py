@@ -54,7 +54,7 @@ class Processes:
     """Starts and stops processes through the Launcher.
 
     ``start_timeout``: seconds that the start of one process may take, fetching its files included. ``settled`` returns
-    once all decisions made so far are on disk.
+    once all decisions made so far are on disk, or raises RetryLater.
     """
 
     def __init__(
@@ -100,7 +100,9 @@ class Processes:
             self._tell(DriverNotStarted(key, message))
         except EmberkeepError as error:
             # An error of a disk or of another store may be temporary.
-            passing = isinstance(error, Conflict | UnknownOutcome) or isinstance(error.__cause__, OSError | Absent)
+            passing = isinstance(error, Conflict | RetryLater | UnknownOutcome) or isinstance(
+                error.__cause__, OSError | Absent
+            )
             self._tell(DriverNotStarted(key, str(error), lasting=not passing))
 
     def launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:

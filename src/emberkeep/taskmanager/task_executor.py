@@ -79,7 +79,7 @@ class TaskExecutor(Actor):
             ports.launcher,
             self.start_effect,
             self.process_changed,
-            self.journal.settled,
+            self.journal.accepted,
             configuration[DRIVER_START_TIMEOUT],
         )
         self.orders = Orders(info, self._kept, self._processes, system.clock)

@@ -64,6 +64,7 @@ INFO = TaskManagerInfo(
     java_major=17,
     started_ms=0,
 )
+FREE_MB = 77  # of the disk
 
 
 def take_all(request: Message) -> Message:
@@ -121,7 +122,7 @@ class Bench:
             rpc=self.network,
             launcher=self.launcher,
             store=self.store,
-            usage=lambda: NodeUsage(disk_free_mb=77),
+            usage=lambda: NodeUsage(disk_free_mb=FREE_MB),
             listeners=(self.listener,),
         )
         service = TaskManagerService(system, self.configuration, info, ports, JOB_MANAGER)

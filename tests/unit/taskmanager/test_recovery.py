@@ -24,15 +24,16 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.taskmanager.agent_record import decode
+from emberkeep.taskmanager.journal import PATIENCE, RETRY_PAUSE
 from emberkeep.taskmanager.ports import ExecutorKey
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
+    FREE_MB,
     INTERVAL,
     JOB,
     JOB_MASTER,
     SLOT,
     SLOT_WAIT,
-    START_WAIT,
     TIMEOUT,
     Bench,
     Run,
@@ -541,6 +542,20 @@ def test_nothing_is_started_or_answered_before_it_is_on_disk(run: Run) -> None:
     run(story)
 
 
+def test_a_task_manager_has_no_room_while_its_record_cannot_be_written(run: Run) -> None:
+    """A disk that can only be read has free space, but nothing can be started there."""
+
+    async def story(bench: Bench) -> None:
+        bench.store.problem = Fatal("read-only file system")
+        with pytest.raises(RetryLater):
+            await bench.send(allocate())
+        await bench.until(lambda: bench.report().disk_free_mb == 0)
+        bench.store.problem = None
+        await bench.until(lambda: bench.report().disk_free_mb == FREE_MB)
+
+    run(story)
+
+
 @pytest.mark.req("LOC-3")
 def test_nothing_is_written_while_slots_stay_as_they_are(run: Run) -> None:
     async def story(bench: Bench) -> None:
@@ -558,8 +573,10 @@ def test_a_disk_that_stays_full_fails_the_start_of_a_driver(run: Run) -> None:
         bench.store.problem = Fatal("no space left on device")
         with pytest.raises(RetryLater):
             await bench.send(start_driver())
-        outcome = await bench.reported_outcome(START_WAIT + 5.0)
+        outcome = await bench.reported_outcome(PATIENCE * RETRY_PAUSE + 1.0)
         assert (outcome.kind, bench.launcher.started) == (FailureKind.SETUP, [])
+        assert "no space left on device" in outcome.message
+        assert not outcome.lasting
 
     run(story)
 

@@ -29,6 +29,7 @@ from emberkeep.taskmanager.task_executor import FORGET_AFTER
 from tests.support.simulator.virtual_loop import VirtualLoop
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
+    FREE_MB,
     INFO,
     INTERVAL,
     JOB,
@@ -84,7 +85,7 @@ def test_a_reserved_slot_is_offered_at_once_and_reported(run: Run) -> None:
         assert offer.task_manager == INFO
         assert [slot.id for slot in offer.slots] == [SLOT]
         await bench.until(lambda: [slot.id for slot in bench.report().allocations] == [SLOT], 0.5)
-        assert bench.report().disk_free_mb == 77
+        assert bench.report().disk_free_mb == FREE_MB
 
     run(story)
 

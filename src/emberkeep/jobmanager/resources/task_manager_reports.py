@@ -180,8 +180,11 @@ class TaskManagerReports:
         free = f"{report.disk_free_mb} MiB of its disk's {report.disk_total_mb} MiB are free"
         member = self._slots.task_managers.get(info.id)
         if member is not None and member.disk_full:
-            log.warning("the disk of a task manager is full, allocating nothing new there", task_manager=info.id)
-            self._note(What.DISK_FULL, info, f"gets nothing new: only {free}")
+            why = f"only {free}" if report.disk_free_mb else "nothing can be written to its disk"
+            log.warning(
+                "cannot use the disk of a task manager, allocating nothing new there", task_manager=info.id, reason=why
+            )
+            self._note(What.DISK_FULL, info, f"gets nothing new: {why}")
         else:
             self._note(What.DISK_HAS_ROOM, info, f"gets new work again: {free}")
 

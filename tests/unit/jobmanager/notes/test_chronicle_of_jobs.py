@@ -188,15 +188,16 @@ def test_a_full_disk_and_its_room_are_noted_once_each() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
             task_manager = await cluster.add()
-            for free_mb, expected in ((150, 1), (150, 1), (90_000, 2)):
+            for free_mb, expected in ((150, 1), (150, 1), (90_000, 2), (0, 3)):
                 task_manager.disk_free_mb = free_mb
                 await task_manager.beat()
                 view = await service.gateway.task_manager(task_manager.info.id)
-                assert view.disk_full is (free_mb == 150)
+                assert view.disk_full is (free_mb <= 150)
                 assert len([*noted(cluster, What.DISK_FULL), *noted(cluster, What.DISK_HAS_ROOM)]) == expected
         found = [*noted(cluster, What.DISK_FULL), *noted(cluster, What.DISK_HAS_ROOM)]
         assert [each.message for each in found] == [
             "task manager tm-1 on node tm-1 gets nothing new: only 150 MiB of its disk's 100000 MiB are free",
+            "task manager tm-1 on node tm-1 gets nothing new: nothing can be written to its disk",
             "task manager tm-1 on node tm-1 gets new work again: 90000 MiB of its disk's 100000 MiB are free",
         ]
 
