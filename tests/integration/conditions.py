@@ -12,8 +12,10 @@ DEADLINE = 240.0  # seconds; generous, as no test waits for it when all is well
 _POLL = 0.1
 
 
-def until(look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE) -> T:
-    """The first true value of ``look``. Fails with ``what`` was waited for."""
+def until(
+    look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE, pause: float = _POLL
+) -> T:
+    """The first true value of ``look``. Fails with ``what`` was waited for. ``pause``: seconds between two looks."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
@@ -21,4 +23,4 @@ def until(look: Callable[[], T | None], what: str | Callable[[], str], seconds: 
             return found
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
-        time.sleep(_POLL)
+        time.sleep(pause)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from emberkeep.base.configuration.hosts import in_brackets, join_host_port
+from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.commands import SMALL, Running
 from tests.integration.conditions import DEADLINE, until
 from tests.integration.hosts.host import SHARED, Host
 from tests.integration.hosts.network import LAN, OUTSIDE, PRIVATE, Network, Segment
+from tests.integration.hosts.zookeepers import ZooKeeperHosts
 
 USER, UID = "emberkeep", 4711  # who runs the cluster on each host
 CONFIG = "/etc/emberkeep/config.yaml"
@@ -25,6 +26,7 @@ TLS = ".local/state/emberkeep/tls"  # below the home directory
 PORT, SPARK_UI_PORT = 8081, 8082
 OUTER_PORT, OUTER_SPARK_UI_PORT = 443, 444  # of a router
 AGENT_PORT, OUTER_AGENT_PORT = 6122, 7122
+PAUSE = 1.0  # seconds between two questions to a JobManager, each of which a process of its own asks
 # Losses are noticed within seconds. Test processes are small, and no machine is spent on standbys and class archives.
 SETTINGS = {
     "heartbeat.interval": "500ms",
@@ -56,12 +58,14 @@ with urlopen(Request(sys.argv[1], headers=headers), timeout=20, context=context)
 
 
 class HostedCluster:
-    """JobManagers with a ZooKeeper, and task managers, each on its host.
+    """JobManagers, task managers and servers of ZooKeeper, each on a host.
 
     They call each other by name, and JobManagers have an interface for their users as well; nothing else can be
     reached from there. With ``by_address`` all are at one switch, and call each other by address. With ``hidden``, the
     JobManagers and the first task manager are each behind a router, and are called by the name of that router; the
     ports of their daemons are others there.
+
+    ``zookeepers``: how many hosts have a server of ZooKeeper and nothing else. With 0, each JobManager's host has one.
     """
 
     credentials = (
@@ -78,6 +82,7 @@ class HostedCluster:
         *,
         by_address: bool = False,
         hidden: bool = False,
+        zookeepers: int = 1,
     ) -> None:
         self.network = network
         self.by_address = by_address
@@ -85,17 +90,18 @@ class HostedCluster:
         self._families = families
         self._routers: dict[str, Host] = {}  # by the name of the host behind it
         users, servers = ((LAN,), (LAN,)) if by_address else ((OUTSIDE,), (LAN, OUTSIDE))
-        self.zookeeper = network.add("zk", families=families)
+        own = [network.add(f"zk-{number + 1}", families=families) for number in range(zookeepers)]
         self.job_managers = [self._add(f"jm-{number + 1}", servers, hidden=hidden) for number in range(job_managers)]
         self.task_managers = [
             self._add(f"tm-{number + 1}", (LAN,), hidden=hidden and number == 0) for number in range(task_managers)
         ]
+        self.zookeeper = ZooKeeperHosts(own or self.job_managers, self.called)
         self.client = network.add("client", *users, families=families)
         self.client.namespaces.run("umount", "/mnt/shared")
         self.any_address = "0.0.0.0" if 4 in families else "::"
         self._daemons: dict[str, Running] = {}
         self._hosts = [*self.job_managers, *self.task_managers]
-        for host in (*self._hosts, self.zookeeper):
+        for host in (*self._hosts, *own):
             host.add_user(USER, UID)
         os.chown(network.shared, UID, UID)
         self._token = secrets.token_hex(32)
@@ -121,7 +127,7 @@ class HostedCluster:
         """Write one configuration file everywhere, and give each host a certificate and the client what it needs."""
         texts = {
             "high-availability.type": "zookeeper",
-            "high-availability.zookeeper.quorum": f"{in_brackets(self.called(self.zookeeper))}:2181",
+            "high-availability.zookeeper.quorum": self.zookeeper.quorum(),
             "high-availability.cluster-id": "production",
             "high-availability.storageDir": str(SHARED / "emberkeep"),
             "security.token-file": "/etc/emberkeep/token",
@@ -163,13 +169,16 @@ class HostedCluster:
 
         ``task_managers``: settings of single ones, by host name.
         """
-        words = ("--directory", "/mnt/local/home/emberkeep/zk", "--address", self.any_address, "--client-port", "2181")
-        self._daemons["zk"] = self.zookeeper.start("python", "-m", "emberkeep.daemons.zookeeper", *words, user=USER)
+        for host in self.zookeeper.hosts:
+            self.start_zookeeper(host)
         for host in self.job_managers:
             self.start_job_manager(host)
         for host in self.task_managers:
             self.start_task_manager(host, (task_managers or {}).get(host.name, {}))
-        until(lambda: self.registered() == len(self.task_managers), self.story)
+        until(lambda: self.registered() == len(self.task_managers), self.story, pause=PAUSE)
+
+    def start_zookeeper(self, host: Host) -> None:
+        self._daemons[f"ZooKeeper on {host.name}"] = self.zookeeper.start(host, USER, self.any_address)
 
     def stop_daemon(self, host: Host) -> None:
         """End a JobManager or a task manager by SIGTERM."""
@@ -240,7 +249,7 @@ class HostedCluster:
             assert not job.state.is_globally_terminal, f"{what}: {job}\n{self.story()}"
             return None
 
-        return until(look, lambda: f"{what}: {self.job(job_id)}\n{self.story()}")
+        return until(look, lambda: f"{what}: {self.job(job_id)}\n{self.story()}", pause=PAUSE)
 
     def wait_for_attempt(self, job_id: str, attempt: int) -> None:
         """Wait until that attempt of the driver, or a later one, runs."""
@@ -263,7 +272,7 @@ class HostedCluster:
             running = (host for host in self.job_managers if host.is_up)
             return next((host for host in running if join_host_port(self.called(host), self.port) == leader), None)
 
-        return until(look, self.story)
+        return until(look, self.story, pause=PAUSE)
 
     def driver_host(self, job: JobDetailsInfo) -> Host:
         driver = job.emberkeep.driver

@@ -47,7 +47,7 @@ def test_a_driver_that_is_cut_off_with_its_task_manager_ends_itself(network: Net
     host = cluster.driver_host(cluster.running(job_id))
     other = next(each for each in cluster.task_managers if each is not host)
 
-    network.cut(host, *cluster.job_managers, cluster.zookeeper)
+    network.cut(host, *cluster.job_managers, *cluster.zookeeper.hosts)
 
     def is_replaced() -> bool:
         if rows.is_read():
@@ -77,7 +77,7 @@ def test_a_driver_that_no_job_manager_reaches_goes_on_while_no_newer_attempt_beg
     rows = NumberedRows(network.shared / "rows")
     job_id = submitted(cluster, rows)
     more(cluster, rows, "at first")
-    network.cut(cluster.task_managers[0], *cluster.job_managers, cluster.zookeeper)
+    network.cut(cluster.task_managers[0], *cluster.job_managers, *cluster.zookeeper.hosts)
     batches = 0
 
     def are_done() -> bool:

@@ -123,3 +123,27 @@ def test_the_mount_of_the_shared_storage_hangs(network: Network, pipeline: Pipel
         flights.stand_still(STILL_SECONDS)
     flights.go_on("after all mounts answer again")
     flights.end()
+
+
+@pytest.mark.req("HA-9", "NET-3")
+@EACH_PIPELINE
+def test_hosts_of_zookeeper_are_lost(network: Network, pipeline: Pipeline) -> None:
+    """First that of a follower, which comes back, then that of the ensemble's leader."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=2, zookeepers=3)
+    cluster.prepare()
+    cluster.start()
+    flights = Flights(cluster, pipeline=pipeline)
+    flights.go_on("at first")
+    follower = cluster.zookeeper.serving("follower")
+    network.kill(follower)
+    flights.go_on("after a follower of the ensemble was lost", batches=5)
+    network.start(follower)
+    cluster.start_zookeeper(follower)
+    cluster.zookeeper.wait_for(follower)
+    network.kill(cluster.zookeeper.serving("leader"))
+    flights.go_on("after the leader of the ensemble was lost", batches=8)
+    cluster.zookeeper.serving("leader")
+    flights.end()
+    job = cluster.job(flights.job_id)
+    assert job is not None
+    assert job.emberkeep.attempt == 1, "no attempt was lost"

@@ -37,7 +37,7 @@ def started(network: Network, pipeline: Pipeline) -> tuple[HostedCluster, Flight
 @EACH_PIPELINE
 def test_packets_come_late_or_twice_or_not_at_all_or_overtake_each_other(network: Network, pipeline: Pipeline) -> None:
     cluster, flights = started(network, pipeline)
-    hosts = [*cluster.job_managers, *cluster.task_managers, cluster.zookeeper]
+    hosts = [*cluster.job_managers, *cluster.task_managers, *cluster.zookeeper.hosts]
     for host in hosts:
         network.delay(host, LATE_SECONDS)
     flights.go_on("while all packets come late")
