@@ -43,7 +43,7 @@ DELAYS = Pipeline(CHECKOUT / "examples" / "flights" / "pipeline.py", _problems_o
 class Flights:
     """All files are there at once; the pipeline reads one in each micro-batch, at least a second apart."""
 
-    def __init__(self, cluster: HostedCluster, *options: str, pipeline: Pipeline = DELAYS) -> None:
+    def __init__(self, cluster: HostedCluster, *options: str, pipeline: Pipeline = DELAYS, executors: int = 1) -> None:
         self._cluster = cluster
         self._problems = pipeline.problems
         self._place = cluster.network.shared / "flights"
@@ -54,7 +54,7 @@ class Flights:
         place = SHARED / "flights"
         paths = ("--input", str(place / "in"), "--output", str(place / "out"))
         pace = ("--files-per-batch", "1", "--trigger", "1 second")
-        self.job_id = cluster.submit("pipeline.py", *options, arguments=(*paths, *pace))
+        self.job_id = cluster.submit("pipeline.py", *options, arguments=(*paths, *pace), executors=executors)
         cluster.wait_for(self.job_id, lambda job: job.state is JobStatus.RUNNING, "the flights are being read")
 
     def go_on(self, what: str, batches: int = 2) -> None:

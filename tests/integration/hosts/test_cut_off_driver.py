@@ -12,9 +12,11 @@ import pytest
 
 from emberkeep.jobs.model import JobStatus
 from tests.integration.conditions import until
+from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
 from tests.integration.hosts.host import SHARED, Host
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.numbered_rows import NumberedRows
+from tests.integration.hosts.sessions import ROTATIONS
 from tests.integration.hosts.site import USER, HostedCluster
 from tests.integration.hosts.test_hosted_cluster import finished, more, submitted
 
@@ -22,6 +24,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 # Room for the whole job on either host: an executor of the old attempt beside its driver, and all of the new one.
 ROOMY = {"taskmanager.numberOfTaskSlots": "2", "taskmanager.memory.process.size": "5g", "taskmanager.cpu.cores": "4"}
+
+
+EACH_PIPELINE = pytest.mark.parametrize("pipeline", [DELAYS, ROTATIONS], ids=["delays", "rotations"])
 
 
 def has_driver(host: Host) -> bool:
@@ -92,3 +97,30 @@ def test_a_driver_that_no_job_manager_reaches_goes_on_while_no_newer_attempt_beg
     more(cluster, rows, "after the JobManager is back")
     assert cluster.running(job_id).emberkeep.attempt == 1
     finished(cluster, rows, job_id)
+
+
+@pytest.mark.req("HA-7", "NET-3")
+@EACH_PIPELINE
+def test_the_host_of_the_driver_and_of_an_executor_is_cut_off_from_all_others(
+    network: Network, pipeline: Pipeline
+) -> None:
+    """Only the shared storage is reached there: the old driver goes on with its executor until it finds the mark."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=2)
+    cluster.prepare()
+    cluster.start({host.name: ROOMY for host in cluster.task_managers})
+    flights = Flights(cluster, pipeline=pipeline, executors=2)
+    flights.go_on("at first")
+    host = cluster.driver_host(cluster.running(flights.job_id))
+    other = next(each for each in cluster.task_managers if each is not host)
+
+    network.cut(host)
+    cluster.wait_for_attempt(flights.job_id, 2)
+    flights.go_on("from the newer attempt, while the host is cut off")
+    until(lambda: not has_driver(host), lambda: f"the old driver ends\n{driver_logs(host)}\n{cluster.story()}")
+
+    network.heal()
+    until(lambda: cluster.registered() == 2, cluster.story)
+    flights.go_on("after the host is back")
+    assert [has_driver(host), has_driver(other)] == [False, True]
+    assert cluster.running(flights.job_id).emberkeep.attempt == 2, "no attempt has failed because of the old one"
+    flights.end()
