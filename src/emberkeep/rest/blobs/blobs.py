@@ -191,7 +191,8 @@ ROUTES = (
         reply=BlobGroupOpened,
         body=BlobGroup,
         problems=(409, 413, 415, 503),
-        doc="The client chooses the job id: any id that no job has had, or 32 zeros for BLOBs that belong to no job. "
+        doc="The client chooses the job id: any id that no job has had, or 32 zeros for BLOBs that belong to no job, "
+        "which are closed to tokens with a namespace. "
         "Once the last BLOB of the group has arrived, all of them are kept for at least `blob.retention.interval`; "
         "submit the job within that time.",
     ),

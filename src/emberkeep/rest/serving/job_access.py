@@ -15,6 +15,7 @@ from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.request_context import called_by
 from emberkeep.base.request_identity import REQUEST_IDENTITY
+from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.job_access import may_act, sees
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 
@@ -25,7 +26,8 @@ def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], share
     """Return the middleware that makes these checks.
 
     ``roles``: the least role of each route. ``shared``: routes without a job in their paths that identities with a
-    namespace may use; the handlers of these routes show only what the caller may see.
+    namespace may use; the handlers of these routes show only what the caller may see. What belongs to no job (NO_JOB)
+    is the whole cluster's: pieces of logs, and parts of messages between its processes.
     """
 
     @web.middleware
@@ -42,7 +44,8 @@ def job_access(gateway: JobManagerGateway, roles: Mapping[RouteKey, Role], share
         acts = roles.get(route) is Role.SUBMITTER and not identity.role.includes(Role.OPERATOR)
         if not (acts or identity.namespace) or route not in roles:
             return
-        if "jobid" in request.match_info:
+        of_no_job = request.match_info.get("jobid") == NO_JOB
+        if "jobid" in request.match_info and not (of_no_job and identity.namespace):
             job = await _job(gateway, request.match_info["jobid"])
             if job is not None:
                 check_access(identity, job, acts=acts)

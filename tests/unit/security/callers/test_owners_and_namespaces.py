@@ -12,6 +12,7 @@ import pytest
 
 from emberkeep.base.identity import CLUSTER, Identity, Role
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.job_access import may_act, sees
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.jobs import view_of_result
@@ -99,6 +100,18 @@ async def test_each_route_of_the_whole_cluster_is_closed_to_a_namespace(site: Si
         answer = await site.request(method, path, headers=bearer("otto"))
         if answer.status != 403:
             reached.append((method, pattern, answer.status))
+    assert reached == []
+
+
+async def test_what_belongs_to_no_job_is_closed_to_a_namespace(site: Site) -> None:
+    """Pieces of the logs of all, and parts of messages between the cluster's processes."""
+    reached = []
+    for method, pattern in served(site):
+        if "{jobid}/blobs" in pattern:
+            path = re.sub(r"\{(\w+)[^}]*\}", lambda found: {**VALUES, "jobid": NO_JOB}[found[1]], pattern)
+            answer = await site.request(method, path, headers=bearer("otto"))
+            if answer.status != 403:
+                reached.append((method, pattern, answer.status))
     assert reached == []
 
 
