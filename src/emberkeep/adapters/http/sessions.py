@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from aiohttp import hdrs, web
 
@@ -46,10 +47,14 @@ class _Code:
     until: float  # a reading of the clock ``now`` of WebSessions, in seconds
 
 
+EntryT = TypeVar("EntryT", _Session, _Code)
+
+
 class WebSessions:
     """The sessions that are open, and the codes that have not been used yet.
 
-    If there are too many sessions, the least recently used one ends; if there are too many codes, the oldest one.
+    If there are too many sessions, the least recently used one of the identity with the most sessions ends; if there
+    are too many codes, the oldest one of the identity with the most codes.
     ``is_valid`` returns True if an identity may still log in: the sessions and codes of an identity whose tokens are
     revoked or have expired end.
     """
@@ -147,7 +152,10 @@ def _digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def _make_room(entries: dict[bytes, Any], most: int) -> None:
-    """Delete the first entry if there are ``most`` entries."""
-    if len(entries) >= most:
-        del entries[next(iter(entries))]
+def _make_room(entries: dict[bytes, EntryT], most: int) -> None:
+    """Delete an entry if there are ``most``: the first one of whoever has the most, who so ends no other's."""
+    if len(entries) < most:
+        return
+    counts = Counter(entry.identity.name for entry in entries.values())
+    highest = max(counts.values())
+    del entries[next(key for key, entry in entries.items() if counts[entry.identity.name] == highest)]

@@ -23,7 +23,7 @@ from emberkeep.adapters.http.sessions import (
     MOST_SESSIONS,
     WebSessions,
 )
-from emberkeep.base.identity import CLUSTER
+from emberkeep.base.identity import CLUSTER, Identity, Role
 from emberkeep.jobs.model import JobStatus
 from emberkeep.rest.table import ROUTES
 from emberkeep.web.session_routes import session_routes
@@ -321,3 +321,26 @@ class TestBounds:
         kept = repr(vars(sessions))
         assert session not in kept
         assert code not in kept
+
+
+class TestOneIdentityOfMany:
+    """A valid login is not slowed down, so nothing else keeps a viewer from beginning session after session."""
+
+    ADMIN, VIEWER = Identity("ada", Role.ADMIN), Identity("vera", Role.VIEWER, "trains")
+
+    async def test_it_ends_no_session_of_another(self) -> None:
+        sessions = WebSessions()
+        admins = sessions.begin(self.ADMIN)
+        theirs = [sessions.begin(self.VIEWER) for _ in range(2 * MOST_SESSIONS)]
+
+        assert sessions.use(admins) == self.ADMIN
+        assert [sessions.is_open(each) for each in theirs].count(True) == MOST_SESSIONS - 1
+        assert sessions.is_open(theirs[-1])
+
+    async def test_nor_a_link_of_another(self) -> None:
+        sessions = WebSessions()
+        admins = sessions.new_code(self.ADMIN)
+        theirs = [sessions.new_code(self.VIEWER) for _ in range(2 * MOST_CODES)]
+
+        assert sessions.redeem(admins) == self.ADMIN
+        assert sessions.redeem(theirs[-1]) == self.VIEWER
