@@ -15,8 +15,10 @@ from emberkeep.base.errors import Conflict
 from emberkeep.lifecycle.model import Procedure
 
 QUERIES_KEPT = 50  # queries with the newest commits; a job may start any number of queries
+QUERIES_BYTES = 256 * 1024  # of these as JSON: a larger record does not fit into a node of ZooKeeper
 SAVEPOINTS_KEPT = 20  # the newest savepoints that were asked for; periodic ones are all kept until they are deleted
 LOCATION_LIMIT = 4096  # characters; a longer location is not reported, so that a record stays small
+_SHA256_DIGITS = 64
 
 
 class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
@@ -52,6 +54,11 @@ class SavepointPointer(Compatible, frozen=True, kw_only=True):
     size: int | None = None  # bytes of its files; None if an earlier release recorded it
     duration_ms: int | None = None  # from the request's start until it was complete; None as ``size``
     procedure: Procedure | None = None
+
+    @property
+    def is_recordable(self) -> bool:
+        """False if no savepoint can be there. A driver has said so, and the record has to stay small."""
+        return len(self.path.encode()) <= LOCATION_LIMIT and len(self.manifest_sha256) <= _SHA256_DIGITS
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):
@@ -95,11 +102,23 @@ def merged(
         before = by_path.get(savepoint.path)
         if before is None or before.manifest_sha256 != savepoint.manifest_sha256:
             by_path[savepoint.path] = _made_after(newest_ms, savepoint)
-    newest = sorted(by_location.values(), key=lambda each: (each.committed_ms, each.location))[-QUERIES_KEPT:]
+    newest = _newest(by_location.values())
     kept = _kept(by_path.values())
     if tuple(newest) == known.queries and tuple(kept) == known.savepoints:
         return known
     return JobPointers(attempt=attempt, queries=tuple(newest), savepoints=tuple(kept))
+
+
+def _newest(checkpoints: Iterable[QueryCheckpoint]) -> list[QueryCheckpoint]:
+    """Return the queries to remember, oldest commit first: those with the newest commits that fit into the record."""
+    ordered = sorted(checkpoints, key=lambda each: (each.committed_ms, each.location))[-QUERIES_KEPT:]
+    kept, left = [], QUERIES_BYTES
+    for each in reversed(ordered):
+        size = len(msgspec.json.encode(each))
+        if size <= left:
+            kept.append(each)
+            left -= size
+    return kept[::-1]
 
 
 def _made_after(newest_ms: int, savepoint: SavepointPointer) -> SavepointPointer:

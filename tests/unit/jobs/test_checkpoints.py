@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.jobs.checkpoints import (
+    LOCATION_LIMIT,
+    QUERIES_BYTES,
     QUERIES_KEPT,
     SAVEPOINTS_KEPT,
     JobPointers,
@@ -77,3 +80,32 @@ def test_a_savepoint_from_a_node_whose_clock_is_slow_is_the_newest_all_the_same(
     assert [each.path for each in after.savepoints] == [*(each.path for each in earlier[1:]), late.path]
     assert after.savepoints[-1].created_ms > earlier[-1].created_ms
     assert merged(after, 2, (), (late,)) is after
+
+
+def named(name: str, number: int) -> QueryCheckpoint:
+    return msgspec.structs.replace(checkpoint(0, location=f"/c/{number}", committed_ms=number), query=name)
+
+
+@pytest.mark.parametrize("letter", ["x", "\x00", "ü"])
+def test_queries_with_long_names_leave_a_record_that_fits_into_a_node(letter: str) -> None:
+    """ZooKeeper closes the connection of whoever writes a larger one, which is the leader's."""
+    known = merged(JobPointers(), 1, [named(letter * 5_000, number) for number in range(QUERIES_KEPT)])
+
+    assert 0 < len(msgspec.json.encode(known.queries)) < QUERIES_BYTES + 1024
+    assert known.queries[-1].committed_ms == QUERIES_KEPT - 1
+    assert merged(known, 1, known.queries) is known
+
+
+def test_a_query_that_fits_into_no_record_does_not_keep_out_the_others() -> None:
+    known = merged(JobPointers(), 1, [named("x" * 2_000_000, 1), named("flights", 0)])
+    assert [each.query for each in known.queries] == ["flights"]
+    assert merged(known, 1, [named("x" * 2_000_000, 2)]) is known
+
+
+@pytest.mark.parametrize(
+    ("path", "digits", "is_recordable"),
+    [("/s/1", 64, True), ("/" + "ü" * (LOCATION_LIMIT // 2), 64, False), ("/s/1", 65, False)],
+)
+def test_no_savepoint_is_where_no_path_leads(path: str, digits: int, is_recordable: bool) -> None:
+    pointer = SavepointPointer(path=path, manifest_sha256="a" * digits, created_ms=1)
+    assert pointer.is_recordable is is_recordable

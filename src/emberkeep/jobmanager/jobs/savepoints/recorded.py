@@ -8,10 +8,10 @@ from emberkeep.lifecycle.requests.events import Ended
 
 
 def pointer_of(request: ProcedureRequest, progress: ProcedureProgress) -> SavepointPointer | None:
-    """Return the record of the savepoint that a completed request has made; None if it has made none."""
+    """Return the record of the savepoint that a completed request has made; None if it can have made none."""
     if not progress.savepoint:
         return None
-    return SavepointPointer(
+    pointer = SavepointPointer(
         path=progress.savepoint,
         manifest_sha256=progress.manifest_sha256,
         created_ms=progress.ended_ms,
@@ -21,6 +21,7 @@ def pointer_of(request: ProcedureRequest, progress: ProcedureProgress) -> Savepo
         size=progress.bytes_total or None,
         duration_ms=max(0, progress.ended_ms - progress.started_ms) if progress.started_ms else None,
     )
+    return pointer if pointer.is_recordable else None
 
 
 def recorded_end(trigger_id: str, pointers: JobPointers) -> Ended | None:
