@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, JobStatus
+from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.jobs.traces.trace_recorder import TraceRecorder
 
@@ -59,6 +59,23 @@ class JobHistory:
         record = AttemptRecord(attempt=attempt, task_manager=task_manager or TaskManagerId(""), started_ms=ms)
         self._attempts.append(record)
 
+    def noted_before(self, noted: Iterable[AttemptRecord]) -> None:
+        """Add the attempts that earlier leaders have noted, and when and where the one that was taken over started."""
+        if not self._attempts:
+            return
+        taken_over, *later = self._attempts
+        before = []
+        for each in noted:
+            if each.attempt < taken_over.attempt:
+                before.append(each)
+            elif each.attempt == taken_over.attempt and each.started_ms < taken_over.started_ms:
+                where = taken_over.task_manager or each.task_manager
+                taken_over = msgspec.structs.replace(taken_over, started_ms=each.started_ms, task_manager=where)
+        self._attempts = deque([*before, taken_over, *later], maxlen=ATTEMPTS_KEPT)
+        failures = [_failure(each, each.outcome, each.ended_ms) for each in before if each.outcome and each.ended_ms]
+        known = [*(each for each in failures if each.kind not in ("", FailureKind.MOVED.value)), *self._exceptions]
+        self._exceptions = deque(known, maxlen=EXCEPTIONS_KEPT)
+
     def attempt_placed(self, attempt: int, task_manager: TaskManagerId) -> None:
         if self._is_newest(attempt) and self._attempts[-1].task_manager != task_manager:
             self._attempts[-1] = msgspec.structs.replace(self._attempts[-1], task_manager=task_manager)
@@ -73,17 +90,9 @@ class JobHistory:
         self.failed_unstarted(attempt, outcome, ms)
 
     def failed_unstarted(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
-        outcome = outcome.shortened()
-        where = self._attempts[-1].task_manager if self._is_newest(attempt) else ""
-        entry = ExceptionEntry(
-            timestamp_ms=ms,
-            attempt=attempt,
-            kind=outcome.kind.value if outcome.kind else "",
-            message=outcome.message,
-            traceback=outcome.traceback,
-            task_manager=where,
-        )
-        self._exceptions.append(entry)
+        where = self._attempts[-1].task_manager if self._is_newest(attempt) else TaskManagerId("")
+        record = AttemptRecord(attempt=attempt, task_manager=where, started_ms=ms)
+        self._exceptions.append(_failure(record, outcome, ms))
 
     def note(self, entries: Iterable[ExceptionEntry]) -> None:
         """Add those entries that are new: a JobMaster repeats its newest entries in each heartbeat."""
@@ -93,3 +102,15 @@ class JobHistory:
 
     def _is_newest(self, attempt: int) -> bool:
         return bool(self._attempts) and self._attempts[-1].attempt == attempt
+
+
+def _failure(attempt: AttemptRecord, outcome: AttemptOutcome, ms: int) -> ExceptionEntry:
+    outcome = outcome.shortened()
+    return ExceptionEntry(
+        timestamp_ms=ms,
+        attempt=attempt.attempt,
+        kind=outcome.kind.value if outcome.kind else "",
+        message=outcome.message,
+        traceback=outcome.traceback,
+        task_manager=attempt.task_manager,
+    )

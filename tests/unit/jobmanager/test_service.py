@@ -629,6 +629,27 @@ class TestRecovery:
 
         in_virtual_time(scenario)
 
+    def test_the_next_leader_shows_the_attempts_that_earlier_ones_have_begun(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading():
+                task_manager = await cluster.add()
+                await cluster.run_job()
+                lost = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by signal 9: out of memory")
+                task_manager.exits(JOB, 1, lost)
+                await task_manager.beat()
+                await cluster.next_jobmaster(JOB, 2)
+                shown = await cluster.view(JOB)
+                await asyncio.sleep(2.0)
+            async with cluster.leading():
+                await asyncio.sleep(1.0)
+                found = await cluster.view(JOB)
+            assert found.attempts == shown.attempts
+            assert [each.outcome for each in found.attempts] == [lost, None]
+            assert found.exceptions == shown.exceptions
+
+        in_virtual_time(scenario)
+
     def test_a_task_manager_that_does_not_come_back_is_waited_for(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())

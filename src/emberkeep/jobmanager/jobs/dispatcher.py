@@ -25,6 +25,7 @@ from emberkeep.jobmanager.jobs.cluster_changes import ClusterChanges
 from emberkeep.jobmanager.jobs.driver_calls import DriverCalls
 from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.driver_orders import DriverOrders
+from emberkeep.jobmanager.jobs.earlier_attempts import EarlierAttempts
 from emberkeep.jobmanager.jobs.health.notices import JobNotices
 from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
@@ -101,6 +102,7 @@ class Dispatcher(Actor):
         calls = DriverCalls(surroundings, configuration[options.RPC_TIMEOUT], term)
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
+        self._earlier = EarlierAttempts(self, self._table, surroundings.chronicle, system.rng)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
         self.requests = JobRequests(
             self, self._machines, writes, self._answers, term.clock, calls, self._periodic_savepoint_ended
@@ -176,6 +178,8 @@ class Dispatcher(Actor):
             if entry.canceled:
                 self._machines.apply(entry.job_id, ev.CancelRequested())
         self.upgrades.recover(upgrades)
+        begun = [entry.job_id for entry in stored if entry.attempt]
+        self.start_effect("earlier attempts", self._earlier.read(begun), deadline=None)
 
     def _add_submitted(self, graph: JobGraph) -> None:
         by = graph.owner or CLUSTER_NAME
