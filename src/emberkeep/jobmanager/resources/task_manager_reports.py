@@ -79,7 +79,8 @@ class TaskManagerReports:
         if before is None:
             log.info("task manager registered", task_manager=info.id, address=info.address, slots=info.slots)
             if info.instance not in self._term.noted or info.id in self._gone:  # else an earlier leader has noted it
-                self._note(What.TASK_MANAGER_REGISTERED, info, f"registered with {info.slots} slots")
+                slots = "1 slot" if info.slots == 1 else f"{info.slots} slots"
+                self._note(What.TASK_MANAGER_REGISTERED, info, f"registered with {slots}")
         self._announcer.listener.attempts_seen((*request.attempts, *_attempts_of(report)))
         self._suspects.judge(lambda faults, _: faults.stands(info))
         self.lost.returned(info.instance)
