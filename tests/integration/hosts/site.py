@@ -125,7 +125,7 @@ class HostedCluster:
 
     def prepare(self) -> None:
         """Write one configuration file everywhere, and give each host a certificate and the client what it needs."""
-        texts = {
+        self._texts = {
             "high-availability.type": "zookeeper",
             "high-availability.zookeeper.quorum": self.zookeeper.quorum(),
             "high-availability.cluster-id": "production",
@@ -135,7 +135,7 @@ class HostedCluster:
             **SETTINGS,
         }
         for host in self._hosts:
-            self.configure(host, texts)
+            self.configure(host, self._texts)
         first = self.job_managers[0]
         first.done("emberkeep", "security", "init", "--host", self.called(first), user=USER)
         bundles = self.network.shared / "bundles"
@@ -163,6 +163,12 @@ class HostedCluster:
         """Give all hosts another one. Nothing of the cluster may run."""
         self._token = secrets.token_hex(32)
         self._hand_out_token()
+
+    def boot(self, host: Host) -> None:
+        """Start a host that was killed, and give it its configuration again, which was not on its disk."""
+        self.network.start(host)
+        self.configure(host, self._texts)
+        write_secret(host, "token", self._token)
 
     def start(self, task_managers: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Start ZooKeeper and all daemons; return when the task managers have registered.

@@ -125,6 +125,26 @@ def test_the_mount_of_the_shared_storage_hangs(network: Network, pipeline: Pipel
     flights.end()
 
 
+@pytest.mark.req("HA-5", "NET-3")
+@EACH_PIPELINE
+def test_the_hosts_of_the_leader_and_of_the_driver_are_lost_at_once(network: Network, pipeline: Pipeline) -> None:
+    """With the leader, a server of ZooKeeper is lost as well. The driver's host comes back and gets work again."""
+    cluster = HostedCluster(network, zookeepers=0)
+    cluster.prepare()
+    cluster.start()
+    flights = Flights(cluster, pipeline=pipeline)
+    flights.go_on("at first")
+    leader, host = cluster.leader(), cluster.driver_host(cluster.running(flights.job_id))
+    network.kill(host)
+    network.kill(leader)
+    cluster.wait_for_attempt(flights.job_id, 2)
+    flights.go_on("after both hosts were lost")
+    cluster.boot(host)
+    cluster.start_task_manager(host, {})
+    until(lambda: cluster.registered() == len(cluster.task_managers), cluster.story)
+    flights.end()
+
+
 @pytest.mark.req("HA-9", "NET-3")
 @EACH_PIPELINE
 def test_hosts_of_zookeeper_are_lost(network: Network, pipeline: Pipeline) -> None:
