@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.hosts import shared_disk
+from tests.integration.hosts import disks
+from tests.integration.hosts.disks import SharedDisk
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import why_not
-from tests.integration.hosts.shared_disk import SharedDisk
 
 _reason = functools.cache(why_not)
 
@@ -28,7 +28,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 @pytest.fixture
 def network_with_disk(tmp_path: Path) -> Iterator[Network]:
     """Its shared directory is on a disk of its own, ``network.disk``."""
-    if reason := _reason() or shared_disk.why_not():
+    if reason := _reason() or disks.why_not():
         pytest.skip(reason)
     with closing(SharedDisk(tmp_path)) as disk, closing(Network(tmp_path, disk)) as network:
         yield network

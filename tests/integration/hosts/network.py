@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.integration.hosts.disks import SharedDisk
 from tests.integration.hosts.host import Host, Link
 from tests.integration.hosts.namespaces import Namespaces
 from tests.integration.hosts.router import hide
-from tests.integration.hosts.shared_disk import SharedDisk
 
 _HOSTS = 200  # addresses of hosts end with 1 to 200
 _LATE = Path(__file__).with_name("late_frames.py")

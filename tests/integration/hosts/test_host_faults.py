@@ -10,6 +10,7 @@ import pytest
 from emberkeep.chronicle.occurrence import What
 from tests.integration.conditions import until
 from tests.integration.hosts.clocks import check_clocks_of_jobs
+from tests.integration.hosts.disks import LocalDisk
 from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import fake_clock
@@ -167,3 +168,24 @@ def test_hosts_of_zookeeper_are_lost(network: Network, pipeline: Pipeline) -> No
     job = cluster.job(flights.job_id)
     assert job is not None
     assert job.emberkeep.attempt == 1, "no attempt was lost"
+
+
+@pytest.mark.req("NET-3")
+@EACH_PIPELINE
+def test_the_disk_of_the_drivers_host_fails(network_with_disk: Network, pipeline: Pipeline) -> None:
+    """As ext4 does after an error, it can only be read from then on."""
+    network = network_with_disk
+    cluster = HostedCluster(network, job_managers=2)
+    cluster.prepare()
+    disks = {host: LocalDisk(network.directory / f"{host.name}.img", host, WORK, UID) for host in cluster.task_managers}
+    cluster.start({host.name: {"process.taskmanager.working-dir": WORK} for host in cluster.task_managers})
+    # What a disk that cannot be written does to a script looks like a failure of the script.
+    flights = Flights(cluster, "-D", "restart-strategy.restart-on=any", pipeline=pipeline)
+    flights.go_on("at first")
+    host = cluster.driver_host(cluster.running(flights.job_id))
+    disks[host].fail()
+    cluster.wait_for_attempt(flights.job_id, 2)
+    assert cluster.driver_host(cluster.running(flights.job_id)) is not host
+    until(lambda: _noted(cluster, What.DISK_FULL), cluster.story)
+    flights.go_on("on another host")
+    flights.end()
