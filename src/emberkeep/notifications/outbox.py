@@ -7,6 +7,7 @@ delivered holds up the others for a bounded time only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emberkeep.notifications.model import Notification
@@ -49,6 +50,19 @@ class Outbox:
         if len(self._waiting) > self._limit:
             del self._waiting[0 if self._tried_since is None else 1]
             self.counts.dropped += 1
+
+    def put_first(self, earlier: Sequence[Notification]) -> None:
+        """Add notifications that are older than all that wait; the oldest that find no room are dropped."""
+        being_tried = 0 if self._tried_since is None else 1
+        room = max(0, self._limit - len(self._waiting))
+        kept = earlier[len(earlier) - min(room, len(earlier)) :]
+        self.counts.dropped += len(earlier) - len(kept)
+        for each in reversed(kept):
+            self._waiting.insert(being_tried, each)
+
+    def waiting(self) -> tuple[Notification, ...]:
+        """Return all that are not done with, in order."""
+        return tuple(self._waiting)
 
     def due_at(self) -> float | None:
         """Return when the next try is due; None while nothing waits."""

@@ -59,6 +59,8 @@ from emberkeep.kept_logs.model import PieceHeader
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.local_state.gateway_ports import Rename
+from emberkeep.notifications.encoding import decode_waiting, encode_waiting
+from emberkeep.notifications.model import EventKind, Notification, NotifiedJob
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.taskmanager.agent_record import AgentRecord
@@ -469,6 +471,19 @@ USAGE_WITH_SLOTS = msgspec.structs.replace(
     cluster=KeptUsage(since_ms=1_795_000_003_000, samples=struct.pack("<qfIIHH", 1_795_000_000_000, 0.0, 0, 0, 8, 3)),
 )
 
+WAITING_NOTICES = [
+    Notification(
+        id="store-3-1",
+        event=EventKind.ALARM_RAISED,
+        time_ms=1_795_000_000_000,
+        job=NotifiedJob(id=JobId("a" * 32), name="flights", namespace="team-a", attempt=2),
+        message="no micro-batch was committed for 301 s",
+        alarm="no-commit",
+        query="delays",
+        version=2,
+    )
+]
+
 FORMATS = {
     "event": Format(
         lambda path: path.write_bytes(encode_line(OCCURRENCE)),
@@ -489,6 +504,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_usage(USAGE_OF_A_DAY)),
         lambda path: decode_usage(path.read_bytes(), where="usage"),
         USAGE_OF_A_DAY,
+    ),
+    "webhook-waiting.record": Format(
+        lambda path: path.write_bytes(encode_waiting(WAITING_NOTICES)),
+        lambda path: decode_waiting(path.read_bytes(), where="webhook"),
+        WAITING_NOTICES,
     ),
     "usage-history-with-slots.record": Format(
         lambda path: path.write_bytes(encode_usage(USAGE_WITH_SLOTS)),

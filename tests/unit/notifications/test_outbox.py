@@ -83,3 +83,13 @@ def test_a_full_queue_drops_the_oldest_but_not_the_one_under_way() -> None:
         outbox.delivered()
     assert left == ["2", "4", "5"]
     assert outbox.counts == Counts(delivered=3, dropped=2)
+
+
+def test_what_earlier_leaders_have_left_comes_before_what_waits_as_far_as_there_is_room() -> None:
+    outbox = filled(2, limit=4)
+    outbox.begin(0.0)
+    outbox.put_first([notification(number) for number in (-2, -1, 0)])
+    assert [each.id for each in outbox.waiting()] == ["1", "-1", "0", "2"]
+    assert outbox.counts.dropped == 1
+    outbox.put_first([notification(9)])
+    assert (len(outbox), outbox.counts.dropped) == (4, 2)

@@ -11,10 +11,12 @@ from http import HTTPStatus
 import structlog
 from aiohttp import ClientError, ClientResponseError, ClientSession, ClientTimeout
 
+from emberkeep.adapters.webhooks.keeper import OutboxKeeper
 from emberkeep.adapters.webhooks.signature import DELIVERY, EVENT, SIGNATURE, TIMESTAMP, signature
 from emberkeep.base.clock import Clock
 from emberkeep.notifications.model import EventKind, Notification, encode
 from emberkeep.notifications.outbox import FIRST_PAUSE, Counts, Outbox
+from emberkeep.notifications.ports import NoticeStore
 
 # Refused now, perhaps accepted later. All other codes from 400 to 499 say that the request itself is wrong.
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
@@ -37,13 +39,14 @@ class WebhookSettings:
 
 
 class Webhook:
-    """A Notifier. Nothing is sent before ``run`` runs; what waits when ``run`` ends is dropped."""
+    """A Notifier. Nothing is sent before ``run`` runs; what waits when ``run`` ends is in ``store``."""
 
-    def __init__(self, settings: WebhookSettings, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, settings: WebhookSettings, clock: Clock, rng: random.Random, store: NoticeStore) -> None:
         self._settings = settings
         self._clock = clock
         self._rng = rng
         self._outbox = Outbox(settings.queue, settings.patience, settings.first_pause)
+        self._keeper = OutboxKeeper(self._outbox, store)
         self._added = asyncio.Event()
         self._problem = ""
 
@@ -60,14 +63,26 @@ class Webhook:
         if notification.event in self._settings.events:
             self._outbox.put(notification)
             self._added.set()
+            self._keeper.changed()
 
-    async def run(self) -> None:
-        """Deliver until cancelled."""
+    async def run(self, lineage: str, epoch: int) -> None:
+        """Deliver until cancelled, beginning with what earlier leaders of the job store have not delivered."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep(lineage, epoch))
+            tasks.create_task(self._send())
+
+    async def _keep(self, lineage: str, epoch: int) -> None:
+        await self._keeper.take_over(lineage, epoch)
+        self._added.set()
+        await self._keeper.run(lineage, epoch)
+
+    async def _send(self) -> None:
         timeout = ClientTimeout(total=self._settings.timeout)
         async with ClientSession(timeout=timeout, trust_env=False) as session:
             while True:
                 await self._wait()
                 await self._deliver(session)
+                self._keeper.changed()
 
     async def _wait(self) -> None:
         while (due := self._outbox.due_at()) is None:

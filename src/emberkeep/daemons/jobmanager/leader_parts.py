@@ -20,8 +20,9 @@ from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.adapters.http.sessions import WebSessions
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.adapters.shared_storage.notice_files import NoticeFiles
 from emberkeep.adapters.tunnels.leader_side import DriverTunnels
-from emberkeep.adapters.webhooks.webhook import Webhook
+from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
 from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
     LOGS_KEPT_MAX_SIZE,
@@ -102,8 +103,13 @@ def open_resources(
         rpc=rpc,
         log_rpc=log_rpc,
         tunnels=tunnels,
-        webhook=None if settings.webhook is None else Webhook(settings.webhook, system.clock, system.rng),
+        webhook=None if settings.webhook is None else _webhook(settings.webhook, settings),
     )
+
+
+def _webhook(webhook: WebhookSettings, settings: JobManagerSettings) -> Webhook:
+    waiting = NoticeFiles(settings.layout.events, settings.owned_storage.problem)
+    return Webhook(webhook, settings.system.clock, settings.system.rng, waiting)
 
 
 def _open_ha_blobs(settings: JobManagerSettings) -> BlobStorage:

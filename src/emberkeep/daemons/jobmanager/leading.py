@@ -215,6 +215,7 @@ class Leadership:
     _storage: StorageWatch
     _history: SparkHistory
     _pusher: OtlpPusher | None
+    _store: DurableStore
 
     @property
     def blobs(self) -> BlobServer:
@@ -237,7 +238,7 @@ class Leadership:
         self._callers.start(services)
         services.start("Spark's History Server", self._history.run())
         if self._resources.webhook is not None:
-            services.start("webhook", self._resources.webhook.run())
+            services.start("webhook", self._resources.webhook.run(self._store.lineage, self.service.gateway.epoch()))
         if self._pusher is not None:
             services.start("metrics push", self._pusher.run())
 
@@ -306,4 +307,5 @@ async def leadership(
             _storage=settings.storage,
             _history=spark_uis.history,
             _pusher=_pusher(settings, api),
+            _store=store,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +14,10 @@ from aiohttp import web
 
 from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
 from emberkeep.base.clock import SystemClock
+from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.notifications.model import EventKind, Notification, NotifiedJob
+from emberkeep.notifications.ports import NoticeStore
 from tests.unit.rest.server import eventually
 
 SECRET = b"a-secret-of-both-sides"
@@ -73,13 +75,39 @@ async def receiving(*answers: int) -> AsyncIterator[Receiver]:
         await runner.cleanup()
 
 
+@dataclass
+class MemoryNotices:
+    """Implements NoticeStore. ``away``: how many of the next calls find no storage."""
+
+    kept: dict[int, list[Notification]] = field(default_factory=dict)
+    away: int = 0
+
+    async def earlier(self, lineage: str, epoch: int) -> list[Notification]:
+        self._require()
+        return [each for before in sorted(self.kept) if before < epoch for each in self.kept[before]]
+
+    async def keep(self, lineage: str, epoch: int, waiting: Sequence[Notification]) -> None:
+        self._require()
+        self.kept = {epoch: list(waiting)}
+
+    def ids(self) -> list[str]:
+        return [each.id for waiting in self.kept.values() for each in waiting]
+
+    def _require(self) -> None:
+        if self.away > 0:
+            self.away -= 1
+            raise Unavailable("the shared storage is away")
+
+
 @asynccontextmanager
-async def delivering(url: str, **changes: Any) -> AsyncIterator[Webhook]:
+async def delivering(
+    url: str, notices: NoticeStore | None = None, epoch: int = 1, **changes: Any
+) -> AsyncIterator[Webhook]:
     """Run a webhook that repeats failures almost at once."""
     values: dict[str, Any] = {"url": f"{url}/hook", "secret": SECRET, "events": frozenset(EventKind)}
     settings = WebhookSettings(**{**values, "first_pause": 0.001, **changes})
-    webhook = Webhook(settings, SystemClock(), random.Random(1))
-    running = asyncio.create_task(webhook.run())
+    webhook = Webhook(settings, SystemClock(), random.Random(1), notices or MemoryNotices())
+    running = asyncio.create_task(webhook.run("store", epoch))
     try:
         yield webhook
         if running.done():

@@ -11,7 +11,15 @@ from structlog.testing import capture_logs
 
 from emberkeep.notifications.model import EventKind
 from emberkeep.notifications.outbox import Counts
-from tests.unit.adapters.webhooks.receiver import LOST, SECRET, SLOW, delivering, notification, receiving
+from tests.unit.adapters.webhooks.receiver import (
+    LOST,
+    SECRET,
+    SLOW,
+    MemoryNotices,
+    delivering,
+    notification,
+    receiving,
+)
 from tests.unit.rest.server import eventually
 
 
@@ -107,3 +115,36 @@ async def test_the_log_does_not_quote_the_address_of_a_receiver_that_answers_wit
                 await eventually(lambda: webhook.counts.dropped == 1)
     assert [line["reason"] for line in lines if "reason" in line] == ["its answer is not HTTP"]
     assert "a-secret-path" not in str(lines)
+
+
+async def test_the_next_leader_sends_what_waited_before_its_own_events() -> None:
+    notices = MemoryNotices()
+    async with receiving(SLOW) as receiver, delivering(receiver.url, notices) as webhook:
+        webhook.notify(notification(1))
+        webhook.notify(notification(2))
+        await eventually(lambda: notices.ids() == ["store-3-1", "store-3-2"])
+    notices.away = 1  # the next leader finds the storage at its second try
+    async with receiving() as receiver, delivering(receiver.url, notices, epoch=2) as webhook:
+        await receiver.gets(2)
+        webhook.notify(notification(3))
+        await eventually(lambda: receiver.ids() == ["store-3-1", "store-3-2", "store-3-3"])
+        await eventually(lambda: notices.kept == {2: []})
+    async with receiving() as receiver, delivering(receiver.url, notices, epoch=3) as webhook:
+        webhook.notify(notification(4))
+        await eventually(lambda: receiver.ids() == ["store-3-4"])
+
+
+async def test_what_waits_when_a_leader_ends_in_order_is_kept() -> None:
+    notices = MemoryNotices()
+    async with receiving(SLOW) as receiver, delivering(receiver.url, notices) as webhook:
+        webhook.notify(notification(1))
+        await receiver.gets(1)
+        webhook.notify(notification(2))
+    assert notices.ids() == ["store-3-1", "store-3-2"]
+
+
+async def test_a_storage_that_is_away_holds_up_no_event() -> None:
+    notices = MemoryNotices(away=1_000_000)
+    async with receiving() as receiver, delivering(receiver.url, notices) as webhook:
+        webhook.notify(notification(1))
+        await eventually(lambda: webhook.counts.delivered == 1)
