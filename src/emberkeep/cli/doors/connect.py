@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -36,6 +37,7 @@ _NAME = "connect"
 _PORT = 15002  # Spark's own
 _TOKEN = "CONNECT_TOKEN"  # noqa: S105 - the name of the job's secret
 _TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
+_SPARK_TIME = re.compile(r"-?[0-9]+(us|ms|s|m|min|h|d)?", re.IGNORECASE)
 _START_SECONDS = 120.0
 _PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 
@@ -70,6 +72,12 @@ def up(
     from emberkeep.client.submission.job_options import refuse_cluster_options
 
     refuse_cluster_options(cluster.definitions)
+    if not _SPARK_TIME.fullmatch(session_timeout):
+        raise InvalidInput(
+            f"--session-timeout {session_timeout!r}: not a time as Spark writes it",
+            field="--session-timeout",
+            hint="write a number and us, ms, s, m, h or d, such as 30m; -1 keeps sessions for ever",
+        )
     endpoint = cluster.require()
     name = spark.name or _NAME
     running = with_client(endpoint, partial(_running, name=name, namespace=job.namespace))

@@ -33,6 +33,21 @@ def test_a_server_is_a_job_with_a_token_that_its_attempts_share(fake: FakeJobMan
     assert submission.secrets["CONNECT_TOKEN"] not in out + err
 
 
+@pytest.mark.parametrize("time", ["abc", "", "5 x", "1.5h", "10w"])
+def test_a_time_that_spark_cannot_read_is_refused_before_a_job_is_sent(
+    fake: FakeJobManager, capfd: Output, time: str
+) -> None:
+    assert main(["connect", "up", "--session-timeout", time]) == 2
+    assert fake.submissions == []
+    assert "--session-timeout" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("time", ["5m", "90S", "2h", "1500", "-1"])
+def test_times_are_those_of_spark(fake: FakeJobManager, time: str) -> None:
+    assert main(["connect", "up", "-q", f"--session-timeout={time}"]) == 0
+    assert fake.submissions[0].spark_conf[TIMEOUT] == time
+
+
 def test_the_number_of_executors_follows_the_load(fake: FakeJobManager) -> None:
     assert main(["connect", "up", "-q", "--conf", "spark.dynamicAllocation.maxExecutors=5"]) == 0
     (sent,) = fake.submissions
