@@ -144,9 +144,17 @@ def _patterns(path: Path, libraries: Any) -> Iterator[str]:
 
 def _files(project: PipelineProject) -> Iterator[Path]:
     storage = Path(project.storage.removeprefix("file://")) if project.storage.startswith(("/", "file:///")) else None
-    for place, folders, files in os.walk(project.directory):
-        folders[:] = sorted(name for name in folders if _belongs(name) and Path(place, name) != storage)
+    for place, folders, files in os.walk(project.directory, followlinks=True):
+        folders[:] = sorted(
+            name for name in folders if _belongs(name) and Path(place, name) != storage and not _leads_up(place, name)
+        )
         yield from (Path(place, name) for name in sorted(files) if _belongs(name))
+
+
+def _leads_up(place: str, name: str) -> bool:
+    """Return whether a folder is a symbolic link to one on the way to it, which would have no end."""
+    path = Path(place, name)
+    return path.is_symlink() and any(parent.resolve().is_relative_to(path.resolve()) for parent in path.parents)
 
 
 def _belongs(name: str) -> bool:

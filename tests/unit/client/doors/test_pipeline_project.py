@@ -58,6 +58,25 @@ def test_definitions_are_packed_and_what_runs_leave_behind_is_not(project: Path,
     ]
 
 
+def test_a_folder_behind_a_symbolic_link_is_packed_once_and_without_an_end(project: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "common.py").write_text("y = 2\n")
+    (shared / "itself").symlink_to(shared)
+    (project / "transformations" / "shared").symlink_to(shared)
+    (project / "transformations" / "project").symlink_to(project)
+    (tmp_path / "other").mkdir()
+    (shared / "other").symlink_to(tmp_path / "other")
+    (tmp_path / "other" / "back").symlink_to(shared)
+    (tmp_path / "other" / "z.py").write_text("z = 3\n")
+    names = packed(project, tmp_path / "a.zip")
+    assert [name for name in names if "shared" in name] == [
+        "transformations/shared/common.py",
+        "transformations/shared/other/z.py",
+    ]
+    assert not any("project/" in name for name in names)
+
+
 def test_equal_projects_make_equal_archives(project: Path, tmp_path: Path) -> None:
     packed(project, tmp_path / "a.zip")
     for path in project.rglob("*"):
