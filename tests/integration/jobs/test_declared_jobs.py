@@ -95,7 +95,7 @@ def test_a_file_is_applied_again_changed_read_back_and_decides_about_restarts(
     code, lines = file.applied()
     assert code == 1
     assert "the declared job does not run" in lines[-2], lines
-    assert "the old code runs again" in lines[-2], lines
+    assert "the old code was started again" in lines[-2], lines
     upgrade = cluster.ask(lambda client: client.upgrades.of_job(second))
     assert upgrade.phase is UpgradePhase.RETURNED
     third = upgrade.back_job

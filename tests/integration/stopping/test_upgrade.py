@@ -62,7 +62,7 @@ def test_a_good_upgrade_then_a_bad_one_that_goes_back_under_another_leader(clust
     cluster.up()
     ended = worse.wait()
     assert ended.code == 1, ended
-    assert "the old code runs again" in ended.err
+    assert "the old code was started again" in ended.err
     upgrade = newest(cluster, second)
     assert upgrade.phase is UpgradePhase.RETURNED
     assert "no such column" in upgrade.reason

@@ -20,7 +20,7 @@ class UpgradePhase(enum.Enum):
     CANCELLING = "CANCELLING"  # the new job is being cancelled, because it is not good
     RETURNING = "RETURNING"  # the old code is being submitted again, from the same savepoint
     DONE = "DONE"  # the new code runs
-    RETURNED = "RETURNED"  # the old code runs again, under a new job id
+    RETURNED = "RETURNED"  # the old code was started again, under a new job id, and may have ended since
     UNCHANGED = "UNCHANGED"  # the old job was not stopped, and continues
     FAILED = "FAILED"  # neither version is kept running: a person must decide
 

@@ -25,7 +25,7 @@ def upgrade_text(upgrade: Upgrade, queries: tuple[QueryFacts, ...] = ()) -> str:
         case UpgradePhase.DONE:
             return f"the new code runs as job {new}"
         case UpgradePhase.RETURNED:
-            return f"the old code runs again, as job {back}, because {upgrade.reason}"
+            return f"the old code was started again, as job {back}, because {upgrade.reason}"
         case UpgradePhase.UNCHANGED:
             return f"job {old} continues as before: {upgrade.reason}"
         case UpgradePhase.FAILED:

@@ -41,7 +41,7 @@ class UpgradeInfo(Kebab, frozen=True, kw_only=True):
     """An upgrade. ``text``: what it does now, or how it has ended, in words.
 
     ``old-job``: the job that was to be upgraded. ``new-job``: the one with the new code, which exists once the phase
-    is WATCHING. ``back-job``: the one that runs the old code again, which exists once the phase is RETURNED.
+    is WATCHING. ``back-job``: the one that was started with the old code, which exists once the phase is RETURNED.
     ``savepoint``: "" until it is complete. ``reason``: why it goes or went back, or ended otherwise than DONE.
     ``canceled-by``: who has cancelled the upgrade, or "".
     """

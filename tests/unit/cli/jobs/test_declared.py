@@ -148,7 +148,7 @@ def test_the_policy_of_upgrades_and_the_schedule_of_savepoints(gateway: Scripted
     ("step", "text"),
     [
         ({"phase": UpgradePhase.UNCHANGED, "reason": "the disk is full"}, "continues as before: the disk is full"),
-        ({"phase": UpgradePhase.RETURNED, "reason": "no such column"}, "the old code runs again"),
+        ({"phase": UpgradePhase.RETURNED, "reason": "no such column"}, "the old code was started again"),
     ],
 )
 def test_an_upgrade_that_is_not_good_fails_and_the_next_apply_tries_again(

@@ -66,7 +66,7 @@ def test_a_good_upgrade_tells_each_phase_and_prints_the_new_job(gateway: Scripte
 @pytest.mark.parametrize(
     ("phase", "text"),
     [
-        (UpgradePhase.RETURNED, "the old code runs again"),
+        (UpgradePhase.RETURNED, "the old code was started again"),
         (UpgradePhase.UNCHANGED, "continues as before"),
         (UpgradePhase.FAILED, "emberkeep savepoint restore /s/1 app.py"),
     ],
@@ -109,7 +109,7 @@ def test_cancel_follows_the_way_back(gateway: Scripted, script: str, capfd: Outp
     assert upgrade.upgrade.canceled_by
     captured = capfd.readouterr()
     assert captured.out == f"{wish.back.job_id}\n"
-    assert "the upgrade is cancelled: the old code runs again" in captured.err
+    assert "the upgrade is cancelled: the old code was started again" in captured.err
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,9 @@ def test_a_cancellation_whose_reply_was_lost_succeeds_again_under_the_next_leade
             assert (await cancel(service)).upgrade.canceled_by == "ana"
             await in_phase(service, UpgradePhase.RETURNED)
             ended = await cancel(service)
-            assert ended.text == f"the old code runs again, as job {BACK[:8]}, because ana has cancelled the upgrade"
+            assert (
+                ended.text
+                == f"the old code was started again, as job {BACK[:8]}, because ana has cancelled the upgrade"
+            )
 
     in_virtual_time(scenario)

@@ -174,7 +174,9 @@ def test_a_bad_version_is_left_and_the_events_of_all_jobs_say_so() -> None:
             await in_phase(service, UpgradePhase.WATCHING)
             await ends(cluster, await cluster.next_jobmaster(NEW, 1), FAILS)
             text = await in_phase(service, UpgradePhase.RETURNED)
-            assert text == f"the old code runs again, as job {BACK[:8]}, because the new job failed: no such column"
+            assert (
+                text == f"the old code was started again, as job {BACK[:8]}, because the new job failed: no such column"
+            )
             back = await cluster.view(BACK)
             assert back.upgrade is not None
             assert (back.name, back.started_from) == ("job 1", f"/savepoints/{UPGRADE[-4:]}")
