@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from emberkeep.base.ids import TaskManagerId
-from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
+from emberkeep.blocklist.claims import claim_prefix
+from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import FailureKind, JobStatus
 from tests.campaign import keep, seeds, seldom
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
@@ -180,19 +180,22 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         jobs = [run.cluster.submit(f"stream {n}", STREAM) for n in range(2)]
         drivers = [await running(run, job, number=1, executors=2) for job in jobs]
         masters = [run.cluster.room.drivers[driver.pid].service.master for driver in drivers]
-        number = next(each for each in (1, 2, 3) if f"tm-{each}" not in {one.owner for one in drivers})
-        entry = BlockedTaskManager(
-            id=f"tm-{number}",
-            action=EVACUATE,
-            start_ms=run.cluster.client.machine.clock.now_ms(),
-            causes=("no space left",),
+        host = next(slot.task_manager for slot in masters[0].pool.state.held.values())
+        now = run.cluster.client.machine.clock.now_ms()
+        assert jobs[0].job_id is not None
+        entry = BlockedNode(
+            id=host.node_id,
+            action=MARK,
+            start_ms=now,
+            end_ms=now + 600_000,
+            causes=(f"{claim_prefix(jobs[0].job_id)}its tasks fail here",),
         )
+        await run.settle()  # the task managers have reported their slots
         masters[0].report_blocked(entry)
-        place = (TaskManagerId(entry.id), f"node-{number}")
+        place = (host.id, host.node_id)
         await wait_for(
-            run, lambda: all(m.pool.state.places.blocked.is_evacuated(*place) for m in masters), "both know it"
+            run, lambda: all(m.pool.state.places.blocked.is_blocked(*place) for m in masters), "both know it"
         )
-        await wait_for(run, lambda: not on_node(run, number), "nobody is there")
         assert run.cluster.jm_service is not None
         assert (await run.cluster.jm_service.gateway.blocklist()).entries == (entry,)
         for job, driver in zip(jobs, drivers, strict=True):
@@ -202,7 +205,7 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         late = run.cluster.submit("late", STREAM)
         newest = await running(run, late, number=1, executors=2)
         master = run.cluster.room.drivers[newest.pid].service.master
-        assert master.pool.state.places.blocked.is_evacuated(*place), "who registers later gets the whole list"
+        assert master.pool.state.places.blocked.is_blocked(*place), "who registers later gets the whole list"
 
         await run.cluster.jm_service.gateway.unblock(entry.place)
         await wait_for(
@@ -212,7 +215,8 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         assert (await run.cluster.jm_service.gateway.blocklist()).entries == (), "nobody brings it back"
         await run.end_everything()
 
-    passes(story, task_managers=3, slots=3)
+    settings = {"blocklist.report-excluded-nodes": "true", "blocklist.detection.max-share": "0.4"}
+    passes(story, task_managers=3, slots=3, options=settings)
 
 
 @pytest.mark.req("BLK-18")

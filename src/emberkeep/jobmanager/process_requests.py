@@ -8,6 +8,7 @@ from typing import Any
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
+from emberkeep.blocklist.claims import Claimant
 from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.leader import LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
@@ -44,6 +45,7 @@ class ProcessRequests:
         self._store = store
         self._seat = seat
         self._strangers = strangers
+        self._takes_reports = configuration[options.REPORT_EXCLUDED]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         self._handlers: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
             RegisterTaskManager: self._register_task_manager,
@@ -132,7 +134,8 @@ class ProcessRequests:
         self, request: RegisterJobMaster | JobMasterHeartbeat, contact: Contact, *, confirmed: bool = False
     ) -> Message:
         leader, job_id, status = self._seat.leader, request.job_id, request.status
-        blocklist, blocklist_lost = await leader.blocklist.exchange(status)
+        claimant = await self._claimant(request) if status.block_reports and self._takes_reports else None
+        blocklist, blocklist_lost = await leader.blocklist.exchange(status, claimant)
         newest = status if contact.is_newest else None
         standing = await leader.resources.standing(job_id, request.attempt, contact.address, newest)
         leader.dispatcher.job_masters.lacking(job_id, is_lacking=bool(standing.missing or status.waiting))
@@ -155,6 +158,17 @@ class ProcessRequests:
             confirmed=confirmed,
             lease=contact.lease,
         )
+
+    async def _claimant(self, request: RegisterJobMaster | JobMasterHeartbeat) -> Claimant:
+        """Return where the attempt has slots. Its task managers say so: the driver runs the job's own code."""
+        views = await self._seat.leader.resources.views()
+        hosts = {
+            view.info.node_id
+            for view in views
+            for slot in view.report.allocations
+            if (slot.job_id, slot.attempt) == (request.job_id, request.attempt)
+        }
+        return Claimant(request.job_id, frozenset(hosts), frozenset(view.info.node_id for view in views))
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
         leader = self._seat.leader

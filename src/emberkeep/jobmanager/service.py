@@ -10,6 +10,7 @@ from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.system import System
+from emberkeep.blocklist.claims import ClaimLimits
 from emberkeep.blocklist.model import BlockAction
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import MOST_LISTED, Selection
@@ -174,7 +175,10 @@ class JobManagerService:
             blocked=places,
         )
         resources.listen(dispatcher.cluster)
-        blocklist = BlocklistHandler(system, found, reads, term.chronicle, resources, dispatcher.moves)
+        limits = ClaimLimits(
+            max_share=configuration[options.DETECTION_MAX_SHARE], seconds=configuration[options.DETECTION_DURATION]
+        )
+        blocklist = BlocklistHandler(system, found, reads, term.chronicle, limits, resources, dispatcher.moves)
         if configuration[options.DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from emberkeep.base.ids import ExecutorId, JobId
+from emberkeep.blocklist.claims import claim_prefix
 from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind, entry_about
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.slots.pool.held_slot import HeldSlot
@@ -52,7 +53,7 @@ class ExclusionReports:
         return entries
 
     def _entry(self, node: str, count: int, now_ms: int) -> Blocked:
-        cause = f"reported by job {self._job_id[:8]}: its tasks fail here, so Spark excludes its {count} executors"
+        cause = f"{claim_prefix(self._job_id)}its tasks fail here, so Spark excludes its {count} executors"
         return entry_about(
             Place(PlaceKind.NODE, node),
             action=BlockAction.MARK_BLOCKED,

@@ -1661,7 +1661,7 @@ REPORT_EXCLUDED = define(
         "Whether a job reports a node from which Spark excludes all its executors for repeated task failures "
         "(spark.excludeOnFailure.enabled), while the job works elsewhere. The node is then blocked for all "
         "jobs, for blocklist.detection.duration, unless more than blocklist.detection.max-share of the job's "
-        "nodes would be blocked.",
+        "nodes, or of all nodes, would be blocked. Set it on JobManagers and task managers.",
     )
 )
 DETECTION_RESPECT = define(

@@ -20,6 +20,7 @@ from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.request_context import caller
 from emberkeep.base.system import System
+from emberkeep.blocklist.claims import CLAIMS_TAKEN, Claimant, ClaimLimits, admitted
 from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.lost import LostBlocklist
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
@@ -73,6 +74,7 @@ class BlocklistHandler(Actor):
         found: FoundBlocklist,
         writes: StoreWrites,
         chronicle: Recorder,
+        limits: ClaimLimits,
         *observers: BlockObserver,
     ) -> None:
         super().__init__("blocklist")
@@ -81,13 +83,14 @@ class BlocklistHandler(Actor):
         self._clock = system.clock
         self._writes = writes
         self._chronicle = chronicle
+        self._limits = limits
         self._observers = observers
         self._tracker = BlocklistTracker(blocklist)
         self._listed = blocklist  # durable, and known to the observers
         self._waiting: deque[_Change] = deque()
         self._writing: _Change | None = None
         self._lapsing = False
-        self._reported: dict[Place, Report] = {}  # reports whose changes wait
+        self._reported: set[Place] = set()  # places whose reports wait
 
     async def run(self) -> None:
         self.start_effect("watch", self._watch(), deadline=None)
@@ -146,37 +149,45 @@ class BlocklistHandler(Actor):
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
-    async def exchange(self, status: JobMasterStatus) -> tuple[Blocklist | None, bool]:
+    async def exchange(
+        self, status: JobMasterStatus, claimant: Claimant | None = None
+    ) -> tuple[Blocklist | None, bool]:
         """Take a JobMaster's list revision and reports. Return the list; None if the JobMaster has this revision.
 
-        The second value is True if the list cannot be read: the JobMaster must send its copy.
+        ``claimant``: who reports; None if reports are not taken. The second value is True if the list cannot be read:
+        the JobMaster must send its copy.
         """
-        listed = await self.ask(partial(self._exchange, status))
+        listed = await self.ask(partial(self._exchange, status, claimant))
         if listed is None:
             return None, True
         return (None if listed.revision == status.blocklist_revision else listed), False
 
-    def _exchange(self, status: JobMasterStatus) -> Blocklist | None:
+    def _exchange(self, status: JobMasterStatus, claimant: Claimant | None) -> Blocklist | None:
         if self._lost is not None:
             if status.blocklist is not None:
                 self._lost.hear(status.blocklist_epoch, status.blocklist, self._clock.monotonic())
             return None  # the JobMaster repeats its reports
-        reports = status.block_reports
-        now = self._clock.now_ms()
-        for report in reports:
-            if self._reported.get(report.entry.place) == report:
-                continue  # repeated while it waits
-            if len(self._waiting) >= CHANGES_WAITING:
-                break  # the JobMaster will repeat it
-            self._reported[report.entry.place] = report
-            self._enqueue(_Change(f"report of {report.entry.place}", partial(self._take_report, report, now), None))
+        if claimant is not None:
+            for report in status.block_reports[:CLAIMS_TAKEN]:
+                self._hear(report, claimant)
         return self._listed
 
-    def _take_report(self, report: Report, now_ms: int, draft: BlocklistTracker) -> None:
-        self._reported.pop(report.entry.place, None)
+    def _hear(self, report: Report, claimant: Claimant) -> None:
+        place, now = report.entry.place, self._clock.now_ms()
+        if place in self._reported or len(self._waiting) >= CHANGES_WAITING:
+            return  # the JobMaster will repeat it
+        if admitted(report, claimant, self._limits, self._listed, now) is not None:
+            self._reported.add(place)
+            self._enqueue(_Change(f"report of {place}", partial(self._take_report, report, claimant, now), None))
+
+    def _take_report(self, report: Report, claimant: Claimant, now_ms: int, draft: BlocklistTracker) -> None:
+        self._reported.discard(report.entry.place)
+        claim = admitted(report, claimant, self._limits, draft.blocklist, now_ms)
+        if claim is None:
+            return  # the list has changed since the report arrived
         try:
-            check_entry(report.entry)
-            draft.report(report, now_ms)
+            check_entry(claim.entry)
+            draft.report(claim, now_ms)
         except (InvalidInput, BlocklistFull) as error:
             log.warning("rejected a JobMaster's entry", place=str(report.entry.place), reason=str(error))
 

@@ -223,32 +223,72 @@ def test_what_is_over_refuses_nothing_and_is_merged_into_nothing_until_it_is_rem
     in_virtual_time(scenario)
 
 
+REPORTS = {"blocklist.report-excluded-nodes": "true", "blocklist.detection.max-share": "0.5"}
+
+
+def claim(name: str, action: BlockAction = MARK, cause: str = "") -> BlockedNode:
+    """What the driver of the fakes' job reports about a node."""
+    cause = cause or f"reported by job {graph().job_id[:8]}: its tasks fail here"
+    return msgspec.structs.replace(node(name, action), causes=(cause,))
+
+
 @pytest.mark.req("BLK-7")
 def test_job_masters_reports_are_recorded_once_and_do_not_undo_a_removal() -> None:
     async def scenario() -> None:
-        cluster = SmallCluster(FailingStore())
+        cluster = SmallCluster(FailingStore(), REPORTS)
         async with cluster.leading() as service:
-            await cluster.add("tm-1")
-            master = await cluster.run_job()
-            report = Report(entry=node("tm-9"), known=0)
-            await master.beat(block_reports=(report,))
+            first = await cluster.add("tm-1")
+            await cluster.add("tm-2")
+            master = await cluster.run_job(count=4)
+            await cluster.holds(lambda: bool(first.allocations))
+            await asyncio.sleep(2.0)  # the task manager has reported its slots
+            report = Report(entry=claim("tm-1"), known=0)
+            await master.beat(4, block_reports=(report,))
 
             async def there() -> bool:
-                return (await service.gateway.blocklist()).entries == (report.entry,)
+                return [entry.id for entry in (await service.gateway.blocklist()).entries] == ["tm-1"]
 
             await eventually(there)
             revision = (await service.gateway.blocklist()).revision
             for _ in range(3):
-                await master.beat(block_reports=(report,))
+                await master.beat(4, block_reports=(report,))
             await asyncio.sleep(5.0)
             assert (await service.gateway.blocklist()).revision == revision
             await service.gateway.unblock(report.entry.place)
-            await master.beat(block_reports=(report,))
+            await master.beat(4, block_reports=(report,))
             await asyncio.sleep(5.0)
             assert (await service.gateway.blocklist()).entries == ()
             again = Report(entry=report.entry, known=(await service.gateway.blocklist()).revision)
-            await master.beat(block_reports=(again,))
+            await master.beat(4, block_reports=(again,))
             await eventually(there)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-7")
+@pytest.mark.parametrize(
+    ("settings", "entry"),
+    [
+        (REPORTS, claim("tm-1", EVACUATE)),
+        (REPORTS, claim("tm-3")),  # the job has no slot there
+        (REPORTS, claim("tm-1", cause="maintenance")),
+        (REPORTS | {"blocklist.detection.max-share": "0.3"}, claim("tm-1")),
+        ({"blocklist.detection.max-share": "1"}, claim("tm-1")),  # reports are off
+    ],
+)
+def test_a_driver_cannot_block_more_than_a_report_may(settings: dict[str, str], entry: BlockedNode) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), settings)
+        async with cluster.leading() as service:
+            first = await cluster.add("tm-1")
+            master = await cluster.run_job(count=2)
+            await cluster.holds(lambda: len(first.allocations) == 2)
+            await cluster.add("tm-2")
+            await cluster.add("tm-3")
+            await asyncio.sleep(2.0)
+            await master.beat(2, block_reports=(Report(entry=entry, known=0),))
+            await asyncio.sleep(2.0)
+            assert (await service.gateway.blocklist()).entries == ()
 
     in_virtual_time(scenario)
 
