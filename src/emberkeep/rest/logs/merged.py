@@ -58,7 +58,8 @@ class ReadMerged(SelectRecords, frozen=True, kw_only=True, forbid_unknown_fields
 async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMerged) -> MergedLogRecords:
     """Return the next records of the logs in ``listed``.
 
-    Raises Absent (no logs), Conflict (too many), InvalidInput (cursor), RetryLater (no task manager answers).
+    Raises Absent (no logs), Conflict (too many, or all are refused), InvalidInput (cursor), RetryLater (no task manager
+    answers).
     """
     if query.before is not None and query.after:
         raise InvalidInput("before cannot be combined with after", field="before")
@@ -71,6 +72,8 @@ async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMer
     problem = _problem(listed, logs, searched)
     if not found:
         reason = problem or "no task manager with logs of this attempt answers"
+        if not listed.problem and not listed.unreachable and all(map(_is_refusal, searched.values())):
+            raise Conflict(reason)  # the same request would be refused again
         raise RetryLater(reason, hint="try again in a few seconds")
     parts = [Part(key, result.found, _is_last(result, starts[key], backwards)) for key, result in found.items()]
     merged = merge(parts, query.limit, backwards=backwards)
@@ -99,9 +102,14 @@ def _problem(listed: LogList, logs: Mapping[str, LogInfo], searched: Mapping[str
     refused = {
         f"task manager {logs[key].taskmanager_id} does not send its logs: {result.message}"
         for key, result in searched.items()
-        if isinstance(result, EmberkeepError) and not isinstance(result, Absent | RetryLater)
+        if isinstance(result, EmberkeepError) and _is_refusal(result)
     }
     return "; ".join(filter(None, [listed.problem, *sorted(refused)]))
+
+
+def _is_refusal(result: LogFound | EmberkeepError) -> bool:
+    """True if a task manager refuses to send a log. One that is absent or busy may send it later."""
+    return isinstance(result, EmberkeepError) and not isinstance(result, Absent | RetryLater)
 
 
 def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:

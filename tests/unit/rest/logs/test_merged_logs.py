@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, NewerFormat
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, NewerFormat, RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.rest.logs import merged as merged_logs
 from emberkeep.rest.logs.sources import search_job_log
@@ -124,9 +124,12 @@ async def test_a_task_manager_that_does_not_answer_is_named(site: Site, held: Li
     assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
 
 
-@pytest.mark.parametrize("error", [InvalidInput("it serves no logs"), Conflict("not it"), NewerFormat("newer")])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(InvalidInput("it serves no logs"), 409), (Conflict("not it"), 409), (NewerFormat("newer"), 409)],
+)
 async def test_one_log_that_cannot_be_read_does_not_hide_the_others(
-    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch, error: EmberkeepError
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch, error: EmberkeepError, expected: int
 ) -> None:
     async def refuse(log_id: str, wanted: LogSearch) -> LogFound:
         raise error
@@ -143,8 +146,21 @@ async def test_one_log_that_cannot_be_read_does_not_hide_the_others(
     assert downloaded.endswith(f"--- Emberkeep: {body['problem']} ---\n")
 
     monkeypatch.setattr(site.remote_logs.readers["127.0.0.2:40001"], "search", refuse)
+    site.gateway.change(job_id(1), attempts=(), status_report=None)  # none ran on a task manager that is gone
     nothing = await site.get(f"{MERGED}?before=")
-    assert (nothing.status, error.message in nothing.problem().detail) == (503, True)
+    assert (nothing.status, error.message in nothing.problem().detail) == (expected, True)
+
+
+async def test_no_log_can_be_read_now_but_perhaps_later(
+    site: Site, held: ListedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(log_id: str, wanted: LogSearch) -> LogFound:
+        raise RetryLater("too many searches") if log_id.startswith("2-driver") else Conflict("not it")
+
+    for reader in site.remote_logs.readers.values():
+        monkeypatch.setattr(reader, "search", refuse)
+    nothing = await site.get(MERGED)
+    assert (nothing.status, "not it" in nothing.problem().detail) == (503, True)
 
 
 @pytest.mark.parametrize(
