@@ -58,6 +58,8 @@ class PagePlaces:
             async with asyncio.timeout(self._seconds) as limit:
                 body.began_piece = lambda: limit.reschedule(loop.time() + self._seconds)
                 await answer.prepare(request)
+                if request.method == hdrs.METH_HEAD:
+                    await body.skip()
                 await answer.write_eof()
         except ConnectionError:
             pass  # the client has gone
@@ -85,6 +87,11 @@ class PageBody:
     def size(self) -> int | None:
         """How many bytes it has; None if that is unknown, because further pieces follow."""
         return None if self._page.more else len(self._page.body)
+
+    async def skip(self) -> None:
+        """Read the page to its end: until then its driver keeps one of few places for it. Raises as ``pieces``."""
+        async for _ in self.pieces():
+            pass
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body. Raises what ``following`` raises."""

@@ -119,6 +119,16 @@ async def running(
             await server.close()
 
 
+async def test_a_large_page_of_which_only_the_head_is_asked_keeps_no_place_of_the_driver() -> None:
+    async with running(PagePlaces()) as proxy:
+        link, cookie = await proxy.opened("alice")
+        proxy.pieces = 3
+        async with proxy.client.head(link / "large", headers={"Cookie": cookie}) as answer:
+            assert (answer.status, await answer.read()) == (200, b"")
+        assert proxy.asked == ["/large", "1", "2", "3"], "the driver holds a page until its last piece was read"
+        assert await proxy.show(link, cookie) == (200, "small")
+
+
 @pytest.mark.parametrize("encrypted", [False, True])
 async def test_pages_that_nobody_reads_take_a_bounded_number_of_places(tmp_path: Path, encrypted: bool) -> None:
     async with running(PagePlaces(), tls=cluster_tls(tmp_path) if encrypted else None) as proxy:
