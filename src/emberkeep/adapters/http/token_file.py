@@ -11,7 +11,7 @@ import stat
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
-from emberkeep.base.files.durable import make_directories, sync_directory
+from emberkeep.base.files.durable import give_new_name, make_directories, sync_directory
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
@@ -83,7 +83,7 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 
 def _create(path: Path, files: FileOps) -> None:
-    """Link a complete file into place. Unlike a rename, a link never replaces another process's new token."""
+    """Give a complete file its name, without ever replacing another process's new token."""
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         descriptor = files.create(temporary)
@@ -93,7 +93,7 @@ def _create(path: Path, files: FileOps) -> None:
         finally:
             os.close(descriptor)
         try:
-            files.link(temporary, str(path))
+            give_new_name(temporary, str(path), files)
         except FileExistsError:
             return
         sync_directory(path.parent, files)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from emberkeep.adapters.http.token_file import load_or_create_token, load_token
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.operations import SystemFiles
 
 
 def test_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
@@ -25,6 +29,25 @@ def test_processes_that_start_together_agree(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         tokens = set(pool.map(load_or_create_token, [tmp_path / "token"] * 64))
     assert len(tokens) == 1
+
+
+class NoHardLinks(SystemFiles):
+    """A file system such as FAT, or a mount of a program."""
+
+    def link(
+        self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
+    ) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source, None, target)
+
+
+def test_a_file_system_without_hard_links_has_a_token_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = load_or_create_token(path, NoHardLinks())
+    assert load_or_create_token(path, NoHardLinks()) == token
+    with ThreadPoolExecutor(16) as pool:
+        others = set(pool.map(partial(load_or_create_token, files=NoHardLinks()), [tmp_path / "other"] * 64))
+    assert len(others) == 1
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["other", "token"]
 
 
 def test_a_missing_file_is_not_made_by_load(tmp_path: Path) -> None:
