@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 
 VERSION = 1
@@ -47,3 +48,17 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 def encode(notification: Notification) -> bytes:
     """Return the notification as JSON."""
     return msgspec.json.encode(notification)
+
+
+def parse_events(text: str, key: str) -> frozenset[EventKind]:
+    """Return the events in a list separated by commas, the value of ``key``. Raises InvalidInput."""
+    events = set()
+    for name in filter(None, (each.strip() for each in text.split(","))):
+        try:
+            events.add(EventKind(name))
+        except ValueError:
+            known = ", ".join(kind.value for kind in EventKind)
+            raise InvalidInput(
+                f"{key}: there is no event {name[:80]!r}", field=key, hint=f"the events are {known}"
+            ) from None
+    return frozenset(events)

@@ -764,6 +764,23 @@ def test_a_place_that_would_differ_from_process_to_process_is_an_error(
     assert "high-availability.storageDir: 'shared' is relative" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("security.run-as=team-a=", "security.run-as has 'team-a=', which is neither NAMESPACE=USER nor USER"),
+        ("security.run-as=team-a=a,team-a=b", "security.run-as names two users for 'team-a'"),
+        ("security.oidc.roles=platform=king", "security.oidc.roles: 'platform=king' does not have the form"),
+        ("notifications.webhook.events=job-fialed", "notifications.webhook.events: there is no event 'job-fialed'"),
+    ],
+)
+def test_a_list_that_a_daemon_would_refuse_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Output, setting: str, problem: str
+) -> None:
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(tmp_path))
+    assert main(["config", "check", "-D", setting]) == 2
+    assert problem in capfd.readouterr().err
+
+
 def test_version(capfd: Output) -> None:
     assert main(["version"]) == 0
     assert "emberkeep 0." in capfd.readouterr().out

@@ -11,7 +11,7 @@ from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.private import read_private
 from emberkeep.base.tls.contexts import outside_context
-from emberkeep.notifications.model import EventKind
+from emberkeep.notifications.model import parse_events
 
 _SHORTEST_SECRET = 16  # characters
 
@@ -28,7 +28,7 @@ def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
     return WebhookSettings(
         url=url,
         secret=_secret(configuration),
-        events=_events(configuration[options.WEBHOOK_EVENTS]),
+        events=parse_events(configuration[options.WEBHOOK_EVENTS], options.WEBHOOK_EVENTS.key),
         timeout=configuration[options.WEBHOOK_TIMEOUT],
         patience=configuration[options.WEBHOOK_RETRY_FOR],
         queue=configuration[options.WEBHOOK_QUEUE],
@@ -53,17 +53,3 @@ def _secret(configuration: Configuration) -> bytes:
             hint="write one from `openssl rand -hex 32`",
         )
     return secret.encode()
-
-
-def _events(text: str) -> frozenset[EventKind]:
-    """Return the events in a list separated by commas. Raises InvalidInput."""
-    events = set()
-    for name in filter(None, (each.strip() for each in text.split(","))):
-        try:
-            events.add(EventKind(name))
-        except ValueError:
-            key, known = options.WEBHOOK_EVENTS.key, ", ".join(kind.value for kind in EventKind)
-            raise InvalidInput(
-                f"{key}: there is no event {name[:80]!r}", field=key, hint=f"the events are {known}"
-            ) from None
-    return frozenset(events)

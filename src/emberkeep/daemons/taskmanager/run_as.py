@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from emberkeep.adapters.shared_storage.checkpoint_place import require_checkpoint_place
+from emberkeep.base.configuration.job_users import ALL_OTHERS, refused, user_names
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import ENCRYPTION, LOCAL_RECOVERY, RUN_AS
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Fatal, InvalidInput, Unavailable
+from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.acting_user import check_acting_users
 from emberkeep.base.files.errors import cannot_read
 from emberkeep.base.files.ownership import OWNER_FILE
@@ -27,7 +28,6 @@ from emberkeep.base.processes.os_user import OsUser, credentials_of, find_user
 from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.protocol.messages import StartDriver
 
-ALL_OTHERS = "*"
 _CHECK_SECONDS = 60.0
 _ENTER_SECONDS = 10.0
 _CHECK = "import os, sys, emberkeep; sys.exit(0 if os.access(sys.argv[1], os.X_OK) else sys.argv[1])"
@@ -108,26 +108,13 @@ def job_users(configuration: Configuration) -> dict[str, OsUser]:
             hint=f"start the task manager as root, or remove {RUN_AS.key}",
         )
     if configuration[ENCRYPTION] != "tls":
-        raise _refused(
+        raise refused(
             f"needs {ENCRYPTION.key}: tls, because without it drivers use the cluster's token, which other users "
             "cannot read"
         )
     if configuration[LOCAL_RECOVERY]:
         check_acting_users()  # the node's state gateway opens a job's files as the job's user
-    users: dict[str, OsUser] = {}
-    for entry in text.split(","):
-        namespace, equals, name = entry.strip().rpartition("=")
-        namespace = namespace.strip() if equals else ALL_OTHERS
-        if not namespace or not name.strip():
-            raise _refused(f"has {entry.strip()!r}, which is neither NAMESPACE=USER nor USER")
-        if namespace in users:
-            raise _refused(f"names two users for {namespace!r}")
-        users[namespace] = find_user(name.strip(), RUN_AS.key)
-    return users
-
-
-def _refused(reason: str) -> InvalidInput:
-    return InvalidInput(f"{RUN_AS.key} {reason}", field=RUN_AS.key)
+    return {namespace: find_user(name, RUN_AS.key) for namespace, name in user_names(text).items()}
 
 
 def open_working_directory(layout: StateLayout, directory: WorkingDirectory, users: tuple[OsUser, ...]) -> None:
