@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from emberkeep.base.configuration.options import SAVEPOINT_DIRECTORY
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobs.job_secrets import check_secrets
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind
@@ -20,6 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PYTHON = re.compile(r"3\.\d{1,3}")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
+_SAVEPOINT_DIRECTORY = (SAVEPOINT_DIRECTORY.key, *SAVEPOINT_DIRECTORY.deprecated_keys)
 _LINKED_ROLES = (ArtefactRole.FILE, ArtefactRole.ARCHIVE)
 
 
@@ -39,6 +41,9 @@ def check_submission(submission: JobSubmission) -> None:
         _no_nul(argument, f"arguments[{index}]")
     _check_settings(submission.spark_conf, "spark_conf")
     _check_settings(submission.options, "options")
+    for key in _SAVEPOINT_DIRECTORY:
+        if place := submission.options.get(key):
+            check_location(place, f"options.{key}")
     _no_nul(submission.working_directory, "working_directory")
     if submission.working_directory and not submission.working_directory.startswith("/"):
         raise InvalidInput(f"{submission.working_directory[:80]!r} is not absolute", field="working_directory")

@@ -18,6 +18,7 @@ from tests.unit.rest.server import Site
 
 JOB = "c0ffee" + "0" * 26
 CONTENT = b"print('hello')\n"
+SAVEPOINTS = "execution.checkpointing.savepoint-dir"
 SHA = hashlib.sha256(CONTENT).hexdigest()
 SCRIPT = {"role": "script", "name": "app.py", "sha256": SHA, "size": len(CONTENT)}
 RESOURCES = {
@@ -113,6 +114,9 @@ def changed_artefact(**changes: Any) -> dict[str, Any]:
         (body(working_directory="data"), "working_directory"),
         (body(arguments=["ok", "a\x00"]), "arguments[1]"),
         (body(options={"bad key": "1"}), "options"),
+        (body(options={SAVEPOINTS: "savepoints"}), f"options.{SAVEPOINTS}"),
+        (body(options={SAVEPOINTS: "/" + "x" * 5_000}), f"options.{SAVEPOINTS}"),
+        (body(options={"state.savepoints.dir": "s3:bucket"}), "options.state.savepoints.dir"),
         (body(spark_conf={"spark.x": "\x00"}), "spark_conf.spark.x"),
         (body(entry_point={"kind": "script", "name": "other.py"}), "entry_point.name"),
         (body(entry_point={"kind": "module", "name": "not a module"}), "entry_point.name"),
@@ -140,6 +144,12 @@ async def test_refusals_name_the_field(uploaded: Site, wrong: dict[str, Any], fi
     assert (answer.status, answer.problem().field) == (400, field)
     assert answer.problem().detail
     assert uploaded.gateway.views == before
+
+
+@pytest.mark.parametrize("place", ["", "/data/savepoints", "file:/data/savepoints", "s3://bucket/savepoints"])
+async def test_savepoints_go_where_a_job_says(uploaded: Site, place: str) -> None:
+    answer = await uploaded.request("POST", "/v1/jobs", json=body(options={SAVEPOINTS: place}))
+    assert answer.status == 202
 
 
 async def test_a_job_without_files_gets_an_id(site: Site) -> None:
