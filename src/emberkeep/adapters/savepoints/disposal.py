@@ -11,7 +11,7 @@ from itertools import islice
 
 import structlog
 
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, Conflict
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest
 from emberkeep.local_state.errors import NotEmpty
 from emberkeep.local_state.model import FileKind
@@ -27,8 +27,9 @@ def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[
     """Delete the savepoint at ``path``.
 
     Files in its directory that are not part of the savepoint remain; return the names of up to MOST_NAMED of them.
-    ``step`` is called before each deletion, and may raise to end the disposal. Blocks. Raises what ``step`` raises, and
-    RetryLater, UnknownOutcome, Fatal; after any of these, the disposal can be requested again.
+    ``step`` is called before each deletion, and may raise to end the disposal. Blocks. Raises what ``step`` raises,
+    Conflict if there are other savepoints below ``path`` whose files the manifest names, and RetryLater,
+    UnknownOutcome, Fatal; after any of these, the disposal can be requested again.
     """
     files = [file.path for file in manifest.files]
 
@@ -36,9 +37,16 @@ def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[
         step()
         _delete(store, name)
 
+    def check(directory: str) -> None:
+        step()
+        _check_directory(store, path, directory)
+
     with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
+        levels = _by_depth(files)
+        for directories in levels:
+            deque(threads.map(check, directories), maxlen=0)
         deque(threads.map(delete, files), maxlen=0)
-        for directories in _by_depth(files):
+        for directories in levels:
             deque(threads.map(delete, directories), maxlen=0)
     # Delete the manifest last: while it exists, an interrupted disposal can be repeated, and nothing without a manifest
     # is ever deleted.
@@ -51,6 +59,16 @@ def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[
     if left:
         log.warning("files in a savepoint's directory that are not part of it are kept", path=path, files=left)
     return left
+
+
+def _check_directory(store: DurableState, path: str, directory: str) -> None:
+    """Raise Conflict if a directory of a savepoint is a savepoint itself: anybody may have written the manifest."""
+    with contextlib.suppress(Absent):
+        store.status(f"{directory}/{MANIFEST_NAME}")
+        raise Conflict(
+            f"the manifest at {path} names files of another savepoint, {_as_text(directory)}",
+            hint="nothing was deleted: check who has written that manifest",
+        )
 
 
 def _delete(store: DurableState, name: str) -> None:

@@ -99,6 +99,22 @@ async def test_what_was_broken_off_is_taken_up_again(savepoint: Path) -> None:
     assert not savepoint.exists()
 
 
+@pytest.mark.parametrize("above", ["", "nested"])
+async def test_a_manifest_that_names_the_files_of_other_savepoints_deletes_nothing(
+    savepoint: Path, tmp_path: Path, above: str
+) -> None:
+    """Jobs may write into the directory that they share, and operators dispose of what a list shows."""
+    other = tmp_path / "shared" / above / "savepoint"
+    other.parent.mkdir(parents=True)
+    savepoint.rename(other)
+    listed = tuple(described(f"{other.relative_to(tmp_path / 'shared')}/{name}", b"x") for name in FILES)
+    planted = tmp_path / "shared" / MANIFEST_NAME
+    planted.write_bytes(encode_manifest(msgspec.structs.replace(EMPTY, files=listed)))
+    with pytest.raises(Conflict, match="names files of another savepoint"):
+        await STORE.dispose(str(tmp_path / "shared"))
+    assert names(other) == {*FILES, MANIFEST_NAME}
+
+
 def pointer(root: Path) -> SavepointPointer:
     sha256 = manifest_sha256((root / MANIFEST_NAME).read_bytes())
     return SavepointPointer(path=str(root), manifest_sha256=sha256, created_ms=1, periodic=True)
