@@ -275,6 +275,22 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    def test_a_job_that_begins_without_executors_is_refused_if_none_could_ever_run(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                resources = msgspec.structs.replace(graph(1).resources, executors=0, executor_memory_mb=10**6)
+                without = msgspec.structs.replace(graph(1), resources=resources)
+                assert (await service.gateway.submit(without)).created, "it never asks for any"
+                later = msgspec.structs.replace(
+                    graph(2), resources=resources, spark_conf={"spark.dynamicAllocation.enabled": "True "}
+                )
+                with pytest.raises(InvalidInput, match="can never run here"):
+                    await service.gateway.submit(later)
+
+        in_virtual_time(scenario)
+
     def test_a_repeated_submission_is_known_although_nothing_could_run_it_now(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())

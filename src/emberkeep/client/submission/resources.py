@@ -12,6 +12,12 @@ DEFAULT_HEAP = "1g"
 DEFAULT_EXECUTORS = 2
 _DEFAULT_MINIMUM_OVERHEAD = "384m"
 _DEFAULT_OVERHEAD_FACTOR = "0.10"
+# With dynamic allocation, a job begins with the largest of them (Spark's getDynamicAllocationInitialExecutors).
+_DYNAMIC_BEGINNING = (
+    "spark.executor.instances",
+    "spark.dynamicAllocation.initialExecutors",
+    "spark.dynamicAllocation.minExecutors",
+)
 _MEMORY = re.compile(r"0*([0-9]{1,18})(?:([kmgtp])b?|(b))?")
 _BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
@@ -78,9 +84,10 @@ def _overhead(conf: Mapping[str, str], role: str, heap_mb: int) -> int:
 
 
 def _executors(conf: Mapping[str, str], cores: int) -> int:
+    if conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true":
+        return max(_count(conf, key, 0, least=0) for key in _DYNAMIC_BEGINNING)
     if "spark.executor.instances" in conf:
-        is_dynamic = conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
-        return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS, least=0 if is_dynamic else 1)
+        return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS)
     if "spark.cores.max" in conf:
         return max(1, _count(conf, "spark.cores.max", 1) // cores)
     return DEFAULT_EXECUTORS

@@ -24,9 +24,10 @@ def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> Drive
 
 
 def executor_profile(graph: JobGraph) -> ResourceProfile | None:
-    """Return the size of one executor that the job asks for at its start; None if it asks for none."""
+    """Return the size of one executor that the job asks for, at its start or later; None if it asks for none."""
     resources = graph.resources
-    if resources.executors == 0:
+    follows_load = graph.spark_conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
+    if resources.executors == 0 and not follows_load:
         return None
     return ResourceProfile(
         cores=resources.executor_cores,

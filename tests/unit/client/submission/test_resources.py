@@ -19,6 +19,10 @@ def resources(**changes: Any) -> JobResources:
     return JobResources(**(values | changes))
 
 
+def dynamic(**allocation: str) -> dict[str, str]:
+    return {f"spark.dynamicAllocation.{key}": value for key, value in ({"enabled": "true"} | allocation).items()}
+
+
 @pytest.mark.parametrize(
     ("conf", "expected"),
     [
@@ -40,6 +44,14 @@ def resources(**changes: Any) -> JobResources:
         ({"spark.executor.memory": f"{512 * 1024**2}b"}, resources(executor_memory_mb=512)),
         ({"spark.executor.instances": "7", "spark.executor.cores": "3"}, resources(executors=7, executor_cores=3)),
         ({"spark.executor.instances": "0", "spark.dynamicAllocation.enabled": " True"}, resources(executors=0)),
+        (dynamic(), resources(executors=0)),
+        (dynamic(minExecutors="3"), resources(executors=3)),
+        (dynamic(initialExecutors="4", minExecutors="3", maxExecutors="9"), resources(executors=4)),
+        (dynamic(initialExecutors="1", minExecutors="3"), resources(executors=3)),
+        ({"spark.executor.instances": "5"} | dynamic(initialExecutors="4"), resources(executors=5)),
+        ({"spark.executor.instances": "1"} | dynamic(minExecutors="2"), resources(executors=2)),
+        ({"spark.cores.max": "9"} | dynamic(minExecutors="2"), resources(executors=2)),
+        (dynamic(minExecutors="3", enabled="false"), resources()),
         ({"spark.cores.max": "9", "spark.executor.cores": "2"}, resources(executors=4, executor_cores=2)),
         ({"spark.cores.max": "1", "spark.executor.cores": "2"}, resources(executors=1, executor_cores=2)),
         ({"spark.cores.max": "9", "spark.executor.instances": "3"}, resources(executors=3)),
@@ -86,6 +98,14 @@ def test_memory_notation(text: str, mebibytes: int) -> None:
         (
             {"spark.executor.instances": "-1", "spark.dynamicAllocation.enabled": "true"},
             r"'-1' is not a whole number \(",
+        ),
+        (
+            {"spark.dynamicAllocation.minExecutors": "-1", "spark.dynamicAllocation.enabled": "true"},
+            r"'-1' is not a whole number \(",
+        ),
+        (
+            {"spark.dynamicAllocation.initialExecutors": "two", "spark.dynamicAllocation.enabled": "true"},
+            r"initialExecutors='two' is not a whole number \(",
         ),
         ({"spark.executor.resource.gpu.amount": "0.5"}, "not a whole number above zero"),
         ({"spark.executor.instances": "²"}, "not a whole number above zero"),
