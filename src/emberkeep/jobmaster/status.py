@@ -113,6 +113,7 @@ class AttemptStatus:
                 message=message,
                 traceback=lost.reason if more else "",
                 task_manager=lost.task_manager,
+                executor=lost.executor_id,
             )
         )
 

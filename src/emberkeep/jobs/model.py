@@ -139,7 +139,10 @@ class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExceptionEntry(Compatible, frozen=True, kw_only=True):
-    """One entry of a job's exception history, which includes non-fatal ones such as a lost executor."""
+    """One entry of a job's exception history, which includes non-fatal ones such as a lost executor.
+
+    ``executor``: the one that was lost; "" if the entry is about something else, or from an earlier release.
+    """
 
     timestamp_ms: int
     attempt: int
@@ -147,6 +150,7 @@ class ExceptionEntry(Compatible, frozen=True, kw_only=True):
     message: str
     traceback: str = ""
     task_manager: str = ""
+    executor: str = ""
 
 
 class DriverHome(Compatible, frozen=True, kw_only=True):

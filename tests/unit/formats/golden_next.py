@@ -232,6 +232,13 @@ POINTERS_WITH_PROCEDURE: JobPointers = msgspec.structs.replace(
     samples.POINTERS, savepoints=(msgspec.structs.replace(samples.SAVEPOINT, procedure=Procedure.DRAIN),)
 )
 PERIODIC_SAVEPOINT = msgspec.structs.replace(samples.SAVEPOINT, periodic=True, retired_ms=samples.NOW_MS + 5)
+RESULT_AFTER_A_LOSS: ResultNode = msgspec.structs.replace(
+    samples.ZOOKEEPER_NODES["result"],
+    result=msgspec.structs.replace(
+        samples.RESULT,
+        exceptions=tuple(msgspec.structs.replace(each, executor="3") for each in samples.RESULT.exceptions),
+    ),
+)
 POINTERS_WITH_PERIODIC_SAVEPOINTS: JobPointers = msgspec.structs.replace(
     samples.POINTERS, savepoints=(samples.SAVEPOINT, PERIODIC_SAVEPOINT)
 )
@@ -578,6 +585,7 @@ FORMATS = {
     ),
     "result": _node(RESULT_THAT_KEEPS_DATA),
     "result-of-an-owner": _node(OWNED_RESULT),
+    "result-after-a-loss": _node(RESULT_AFTER_A_LOSS),
     "result-of-a-restored-job": _node(RESTORED_RESULT),
     "spec-of-an-owner.record": Format(lambda path: write_spec(path, OWNED_SPEC), read_spec, OWNED_SPEC),
     "result-in-a-file": _node(RESULT_IN_A_FILE),

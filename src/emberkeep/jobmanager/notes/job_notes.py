@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobmanager.notes.executor_notes import executors_changed, registered
 from emberkeep.jobmanager.notes.flow_notes import FlowNotes
 from emberkeep.jobmanager.notes.reclaim_notes import ReclaimNotes
 from emberkeep.jobmanager.notes.scaling_notes import ScalingNotes
@@ -29,6 +30,7 @@ class JobNotes:
     """
 
     def __init__(self, job_id: str, recovered: int, since_ms: int) -> None:
+        self._job_id = job_id
         self._note = partial(Occurrence, job_id=job_id)
         self._recovered = recovered
         self._since_ms = since_ms
@@ -177,7 +179,7 @@ class JobNotes:
         if report.scaling is not None:
             yield from self._scaling.reported(attempt, report, report.scaling, now_ms)
             return
-        now: dict[str, str] = {each.executor_id: each.task_manager for each in report.executors if each.registered}
+        now = registered(report)
         before, is_first = self._executors, attempt != self._reported
         self._executors, self._reported = now, attempt
         wanted = report.executors_wanted
@@ -190,7 +192,8 @@ class JobNotes:
             (What.EXECUTORS_ENDED, before.keys() - now.keys(), before),
         ):
             if names:
-                yield self._executors_changed(what, {name: places[name] for name in names}, attempt, len(now), wanted)
+                changed = {name: places[name] for name in names}
+                yield executors_changed(self._job_id, what, changed, attempt=attempt, present=len(now), wanted=wanted)
         if lacks and not self._lacks:
             missing = report.waiting or f"none of {wanted} executors has registered"
             yield self._note(what=What.SLOTS_MISSING, message=f"the attempt waits: {missing}", attempt=attempt)
@@ -201,21 +204,6 @@ class JobNotes:
                 attempt=attempt,
             )
         self._lacks = lacks
-
-    def _executors_changed(
-        self, what: What, places: dict[str, str], attempt: int, present: int, wanted: int
-    ) -> Occurrence:
-        names = sorted(places, key=lambda name: (len(name), name))
-        verb = "registered" if what is What.EXECUTORS_REGISTERED else "ended"
-        plural = "executor" if len(names) == 1 else "executors"
-        where = ", ".join(sorted(set(places.values())))
-        return self._note(
-            what=what,
-            message=f"{plural} {', '.join(names)} {verb} on {where}: {present} of {wanted}",
-            attempt=attempt,
-            task_manager=where if len(set(places.values())) == 1 else "",
-            details={"executors": " ".join(names), "present": str(present), "wanted": str(wanted)},
-        )
 
 
 def _how(kind: FailureKind | None) -> str:

@@ -2,7 +2,7 @@
 
 Spark may change the number several times a second, and a job may do that for days. So what happens within a minute
 becomes one entry, and a short lack of executors none. Autoscaling pauses after each change: each is an entry, with its
-reason.
+reason. Executors that are lost are no change of the number that is wanted: each loss is an entry at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from functools import partial
 from typing import Final
 
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobmanager.notes.executor_notes import executors_changed, registered
+from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import JobMasterStatus, Scaling
 
 PAUSE_MS: Final = 60_000  # between two entries about the number of executors
@@ -22,9 +24,12 @@ class ScalingNotes:
     """What was noted of one job. ``recovered``: the attempt that an earlier leader has begun; 0 if there is none."""
 
     def __init__(self, job_id: str, recovered: int) -> None:
+        self._job_id = job_id
         self._note = partial(Occurrence, job_id=job_id)
         self._recovered = recovered
         self._attempt = 0
+        self._executors: dict[str, str] = {}  # that have registered and not ended, and where they run
+        self._exceptions: tuple[ExceptionEntry, ...] = ()
         self._noted = 0  # executors in the newest entry
         self._noted_ms = -PAUSE_MS
         self._fewest = self._most = 0  # since then
@@ -35,9 +40,15 @@ class ScalingNotes:
 
     def reported(self, attempt: int, report: JobMasterStatus, scaling: Scaling, now_ms: int) -> Iterator[Occurrence]:
         """Yield what a JobMaster's report adds to the chronicle."""
-        present = sum(each.registered for each in report.executors)
+        usable = registered(report)
         if attempt != self._attempt:
-            self._begin(attempt, present)
+            self._begin(attempt, report, len(usable))
+        before = self._executors
+        # One that is lost may be unknown to Spark before its task manager reports its end.
+        kept = {each.executor_id for each in report.executors}
+        self._executors = {name: place for name, place in before.items() if name in kept} | usable
+        present = len(self._executors)
+        yield from self._losses(before, report, scaling)
         self._fewest, self._most = min(self._fewest, present), max(self._most, present)
         if scaling.autoscaled:
             yield from self._decision(scaling)
@@ -46,15 +57,37 @@ class ScalingNotes:
             yield self._scaled(present, scaling)
             self._noted, self._noted_ms = present, now_ms
             self._fewest = self._most = present
-        yield from self._lack(report, scaling, present, now_ms)
+        yield from self._lack(report, scaling, len(usable), now_ms)
 
-    def _begin(self, attempt: int, present: int) -> None:
+    def _begin(self, attempt: int, report: JobMasterStatus, present: int) -> None:
         """Begin with an attempt: a new one has no executor yet; one that was found has those that it has."""
+        is_found = attempt == self._recovered
         self._attempt = attempt
-        self._noted = self._fewest = self._most = present if attempt == self._recovered else 0
+        self._executors = {}
+        self._exceptions = report.exceptions if is_found else ()
+        self._noted = self._fewest = self._most = present if is_found else 0
         self._noted_ms = -PAUSE_MS
         self._lacks_since, self._lack_noted = None, False
         self._decided_ms = None
+
+    def _losses(self, before: dict[str, str], report: JobMasterStatus, scaling: Scaling) -> Iterator[Occurrence]:
+        """Note executors that were lost. They are no part of the next change."""
+        new = {each.executor for each in report.exceptions if each not in self._exceptions}
+        self._exceptions = report.exceptions
+        lost = {name: place for name, place in before.items() if name in new and name not in self._executors}
+        if not lost:
+            return
+        self._noted, self._fewest, self._most = (
+            max(0, number - len(lost)) for number in (self._noted, self._fewest, self._most)
+        )
+        yield executors_changed(
+            self._job_id,
+            What.EXECUTORS_ENDED,
+            lost,
+            attempt=self._attempt,
+            present=len(self._executors),
+            wanted=scaling.wanted,
+        )
 
     def _decision(self, scaling: Scaling) -> Iterator[Occurrence]:
         """Note a decision of autoscaling; not the number with which an attempt begins, or is found."""

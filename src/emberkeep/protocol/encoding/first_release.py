@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from emberkeep.jobs.model import AttemptOutcome, JobGraph, JobResources
+from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, JobGraph, JobResources
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol import messages
 from emberkeep.protocol.messages import Message
@@ -22,6 +22,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     Allocation: ("addresses",),
     AttemptOutcome: ("lasting",),
+    ExceptionEntry: ("executor",),
     JobGraph: ("owner", "namespace", "secrets"),
     JobResources: ("executor_resources", "driver_resources"),
     ProcedureProgress: ("impossible", "procedure"),

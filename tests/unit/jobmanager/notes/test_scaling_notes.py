@@ -7,9 +7,10 @@ from itertools import count
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, TaskManagerId
-from emberkeep.chronicle.occurrence import Occurrence
+from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.notes.scaling_notes import LACK_MS, PAUSE_MS
+from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, ProcessState, Scaling
 
 SECOND = 1000
@@ -96,6 +97,61 @@ def test_each_decision_of_autoscaling_is_noted_with_its_reason() -> None:
     assert noted(notes, 3 * SECOND, status(1, 2900, "query q is idle")) == [
         "autoscaling: 2 → 1 executors wanted: query q is idle"
     ]
+
+
+def losing(status: JobMasterStatus, *executors: int) -> JobMasterStatus:
+    """The report with the newest entries about lost executors, as a JobMaster repeats them."""
+    entries = tuple(
+        ExceptionEntry(
+            timestamp_ms=executor,
+            attempt=1,
+            kind="ExecutorLost",
+            message="gone",
+            task_manager="tm",
+            executor=str(executor),
+        )
+        for executor in executors
+    )
+    return msgspec.structs.replace(status, exceptions=entries)
+
+
+def test_executors_that_are_lost_are_noted_at_once_and_are_no_change_of_the_number() -> None:
+    notes = JobNotes("job", 0, 0)
+    assert len(noted(notes, 0, report(4, 4))) == 1
+    (ended,) = notes.reported(1, losing(report(2, 4), 2, 3), SECOND)
+    assert ended.what == What.EXECUTORS_ENDED
+    assert ended.message == "executors 2, 3 ended on tm: 2 of 4"
+    assert ended.task_manager == "tm"
+    assert ended.details == {"executors": "2 3", "present": "2", "wanted": "4"}
+    late = SECOND + PAUSE_MS
+    assert noted(notes, late, losing(report(2, 4), 2, 3)) == [], "Spark wants as many as before"
+    assert noted(notes, late + SECOND, losing(report(4, 4), 2, 3)) == [
+        "dynamic allocation: 2 → 4 executors; Spark wants 4"
+    ]
+    assert noted(notes, late + 2 * SECOND, losing(report(2, 2), 2, 3)) == [], "others of these names were dismissed"
+
+
+def test_an_executor_that_spark_misses_first_is_noted_once_its_end_is_known() -> None:
+    notes = JobNotes("job", 0, 0)
+    noted(notes, 0, report(2, 2))
+    whole = report(2, 2)
+    missed = msgspec.structs.replace(whole.executors[1], registered=False)
+    assert noted(notes, PAUSE_MS, msgspec.structs.replace(whole, executors=(whole.executors[0], missed))) == []
+    assert noted(notes, PAUSE_MS + SECOND, losing(report(1, 2), 1)) == ["executor 1 ended on tm: 1 of 2"]
+
+
+def test_a_loss_under_autoscaling_is_noted_beside_its_decisions() -> None:
+    notes = JobNotes("job", 0, 0)
+    scaling = Scaling(wanted=2, minimum=1, maximum=4, changed_ms=5, autoscaled=True)
+    before, after = (msgspec.structs.replace(report(count, 2), scaling=scaling) for count in (2, 1))
+    assert noted(notes, 0, before) == []
+    assert noted(notes, SECOND, losing(after, 1)) == ["executor 1 ended on tm: 1 of 2"]
+
+
+def test_a_new_leader_notes_no_loss_that_an_earlier_one_has_seen() -> None:
+    notes = JobNotes("job", recovered=1, since_ms=0)
+    assert noted(notes, 0, losing(report(2, 2), 2)) == []
+    assert noted(notes, SECOND, losing(report(1, 2), 2, 1)) == ["executor 1 ended on tm: 1 of 2"]
 
 
 def test_a_new_leader_notes_no_change_that_an_earlier_one_has_seen() -> None:
