@@ -29,8 +29,10 @@ class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def held_slots(pool: PoolState) -> HeldSlots:
-    """Return the slots held now, without those that leave or are cordoned: nothing new is placed there."""
-    slots = tuple(slot for slot in pool.held.values() if not (slot.is_leaving or slot.executor.cordoned))
+    """Return the slots held now, without those that leave, are dismissed or cordoned: nothing new is placed there."""
+    slots = tuple(
+        slot for slot in pool.held.values() if not (slot.is_leaving or slot.is_dismissed or slot.executor.cordoned)
+    )
     return HeldSlots(
         wanted=pool.wanted,
         executors=tuple(
