@@ -200,6 +200,19 @@ def test_an_evacuated_executor_gets_a_successor_even_if_spark_wants_none() -> No
     assert (pool.state.wanted, pool.state.staying) == (0, 1)
 
 
+@pytest.mark.req("BLK-18")
+def test_an_evacuated_executor_hands_nothing_over_to_one_that_spark_removes() -> None:
+    pool = elastic(2, registered=2)
+    demand(pool, 1, decommissioned=(1,), now=1.0)
+    pool.handle(PlacesBlocked(Places(frozenset({"tm0"}), frozenset({"tm0"}))), 2.0)
+    assert BeatNow() not in saw(pool, 0, 1, now=2.5)
+    assert not pool.state.decommissioned([AllocationId("al0")]), "Spark would drop its blocks"
+    assert offer(pool, 2, now=3.0)
+    pool.handle(ExecutorRuns(AllocationId("al2"), ExecutorId("2"), 12), 3.1)
+    assert BeatNow() in saw(pool, 0, 1, 2, now=3.5)
+    assert pool.state.decommissioned([AllocationId("al0")])
+
+
 def test_a_dismissed_executor_on_an_evacuated_place_leaves_within_its_bound() -> None:
     pool = elastic(2, registered=2)
     demand(pool, 1, decommissioned=(1,), now=1.0)
