@@ -23,7 +23,8 @@ Report = Mapping[str, Any]
 _OUTERMOST = 2  # the depth of subgraphs in that of the stage
 _NODE = re.compile(r"([0-9]{1,10}) \[")
 _LABEL = re.compile(r'label="(.{1,200})";')
-_BY_PY4J = " at NativeMethodAccessorImpl.java:0"  # the place of all that a Python script calls
+# The place of all that a Python script calls: that of py4j, or none that Spark knows.
+_NO_PLACE = re.compile(r" at (NativeMethodAccessorImpl\.java|<unknown>):0$")
 _LAMBDA = re.compile(r"\$anonfun\$([\w$]+?)\$\d+(?= at |$)")  # what Scala calls a function in a method
 
 
@@ -114,7 +115,7 @@ def _title(description: str) -> str:
     Spark describes a micro-batch by lines of HTML with the query's ids. The name of a stage that Spark's SQL starts in
     a thread of its own is that of a function in a method: the method's name stays.
     """
-    description = description.removesuffix(_BY_PY4J)
+    description = _NO_PLACE.sub("", description)
     description = _LAMBDA.sub(lambda found: found[1].replace("$lessinit$greater", "<init>").lstrip("$"), description)
     lines = (" ".join(line.split()) for line in description.replace("<br/>", "\n").splitlines())
     return " · ".join(line for line in lines if line and not line.startswith(("id = ", "runId = ")))

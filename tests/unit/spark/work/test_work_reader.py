@@ -327,6 +327,7 @@ def test_a_stage_that_is_repeated_has_spilled_twice() -> None:
         ("$anonfun$main$12", "main"),
         ("count at $anonfun.py:3", "count at $anonfun.py:3"),
         ("collect at NativeMethodAccessorImpl.java:0", "collect"),  # how py4j calls what the script calls
+        ("count at <unknown>:0", "count"),
     ],
 )
 def test_a_stage_has_the_name_of_the_method_and_not_of_a_function_in_it(name: str, shown: str) -> None:
