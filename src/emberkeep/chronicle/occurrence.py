@@ -17,6 +17,8 @@ from emberkeep.base.inert_text import cut_short
 MOST_TEXT: Final = 500  # characters of one value
 # Begins the names of details that only the next leader needs: the settings in the record of a leader's start.
 SETTING: Final = "setting:"
+# The detail ``cause`` of the end of an attempt that somebody has cancelled. Others are the kind of its failure.
+CANCELED: Final = "canceled"
 
 
 class What(StrEnum):

@@ -30,9 +30,7 @@ class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
 
 def held_slots(pool: PoolState) -> HeldSlots:
     """Return the slots held now, without those that leave, are dismissed or cordoned: nothing new is placed there."""
-    slots = tuple(
-        slot for slot in pool.held.values() if not (slot.is_leaving or slot.is_dismissed or slot.executor.cordoned)
-    )
+    slots = tuple(slot for slot in pool.held.values() if slot.takes_new_work)
     return HeldSlots(
         wanted=pool.wanted,
         executors=tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import msgspec
 
@@ -103,6 +104,11 @@ class JobGraph(Compatible, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MOST_TEXT = 16_384  # characters of a message, and of a traceback, that are kept
+
+
+def follows_load(spark_conf: Mapping[str, str]) -> bool:
+    """Return whether the number of a job's executors follows its load: whether it asks for dynamic allocation."""
+    return spark_conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
 
 
 class FailureKind(enum.Enum):

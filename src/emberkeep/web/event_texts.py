@@ -10,7 +10,7 @@ import msgspec
 
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.identity import Identity
-from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.occurrence import CANCELED, Occurrence, What
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.chronicle.selection import MOST_LISTED, Page, Selection
 from emberkeep.chronicle.terms import LeaderTerm, StoreDoubt, leader_terms, store_doubts
@@ -108,7 +108,7 @@ _TONES_OF_FLOWS: Final[Mapping[str, str]] = {"RUNNING": "running", "COMPLETED": 
 
 def event_tone(occurrence: Occurrence) -> str:
     """Return the class of the colour in which a type of event is shown."""
-    if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", "canceled"):
+    if occurrence.what == What.ATTEMPT_ENDED and occurrence.details.get("cause") not in ("", "moved", CANCELED):
         return "failed"
     if occurrence.what == What.UPGRADE:
         return _TONES_OF_UPGRADES.get(occurrence.details.get("phase", ""), "waiting")

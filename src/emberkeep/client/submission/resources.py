@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.jobs.model import JobResources
+from emberkeep.jobs.model import JobResources, follows_load
 
 DEFAULT_HEAP = "1g"
 DEFAULT_EXECUTORS = 2
@@ -84,7 +84,7 @@ def _overhead(conf: Mapping[str, str], role: str, heap_mb: int) -> int:
 
 
 def _executors(conf: Mapping[str, str], cores: int) -> int:
-    if conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true":
+    if follows_load(conf):
         return max(_count(conf, key, 0, least=0) for key in _DYNAMIC_BEGINNING)
     if "spark.executor.instances" in conf:
         return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS)

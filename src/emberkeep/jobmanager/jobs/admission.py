@@ -6,7 +6,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import NO_JOB, BlobContent, BlobKey, permanent
-from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
+from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources, follows_load
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile
@@ -26,8 +26,7 @@ def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> Drive
 def executor_profile(graph: JobGraph) -> ResourceProfile | None:
     """Return the size of one executor that the job asks for, at its start or later; None if it asks for none."""
     resources = graph.resources
-    follows_load = graph.spark_conf.get("spark.dynamicAllocation.enabled", "").strip().lower() == "true"
-    if resources.executors == 0 and not follows_load:
+    if resources.executors == 0 and not follows_load(graph.spark_conf):
         return None
     return ResourceProfile(
         cores=resources.executor_cores,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.occurrence import CANCELED, Occurrence, What
 from emberkeep.jobmanager.notes.executor_notes import executors_changed, registered
 from emberkeep.jobmanager.notes.flow_notes import FlowNotes
 from emberkeep.jobmanager.notes.reclaim_notes import ReclaimNotes
@@ -95,7 +95,7 @@ class JobNotes:
             outcome = newest.outcome
             cause, how = "" if outcome.kind is None else outcome.kind.value, _how(outcome.kind)
             if cause and state.verdict_is(JobStatus.CANCELED):
-                cause, how = "canceled", "was cancelled"
+                cause, how = CANCELED, "was cancelled"
             yield self._note(
                 what=What.ATTEMPT_ENDED,
                 message=f"attempt {newest.attempt} {how}" + (f": {outcome.message}" if outcome.message else ""),

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.chronicle.occurrence import CANCELED, Occurrence, What
 from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, FailureKind
 
 TYPES: Final = frozenset({What.ATTEMPT_STARTED, What.ATTEMPT_ENDED})
-_CANCELED = "canceled"
 
 
 def noted_attempts(occurrences: Iterable[Occurrence]) -> tuple[AttemptRecord, ...]:
@@ -37,7 +36,7 @@ def _record(start: Occurrence, end: Occurrence | None) -> AttemptRecord:
 
 def _outcome(end: Occurrence) -> AttemptOutcome:
     cause, code = end.details.get("cause", ""), end.details.get("exit-code", "")
-    kinds = {kind.value: kind for kind in FailureKind} | {_CANCELED: FailureKind.LOST}
+    kinds = {kind.value: kind for kind in FailureKind} | {CANCELED: FailureKind.LOST}
     return AttemptOutcome(
         exit_code=int(code) if code.removeprefix("-").isdecimal() and len(code) < 5 else 1,
         kind=kinds.get(cause),

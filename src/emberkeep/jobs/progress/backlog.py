@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", "numFilesOutstanding", "numBytesOutstanding")  # if one of them is 0
+
 
 def backlog_rows(end: Any, latest: Any) -> int | None:
     """Return the rows between the offset that was read up to and the latest one; None if the offsets do not say.
@@ -39,16 +41,13 @@ def reported_rows(metrics: Mapping[str, float], latest: Any) -> int | None:
     """
     if any(metrics.get(name) == 0 for name in _NOTHING_IS_LEFT):
         return 0
-    mean, parts = metrics.get("avgOffsetsBehindLatest"), _numbers(latest)
+    mean, parts = metrics.get("avgOffsetsBehindLatest"), _partitions(latest)
     return max(0, round(mean * parts)) if mean is not None and parts else None
 
 
-_NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", "numFilesOutstanding", "numBytesOutstanding")  # if one of them is 0
-
-
-def _numbers(offset: Any) -> int:
+def _partitions(offset: Any) -> int:
     """Return how many partitions an offset has: the numbers in it; 0 if there is something else in it."""
     if not isinstance(offset, Mapping):
         return int(isinstance(offset, int) and not isinstance(offset, bool))
-    parts = [_numbers(part) for part in offset.values()]
+    parts = [_partitions(part) for part in offset.values()]
     return sum(parts) if all(parts) else 0

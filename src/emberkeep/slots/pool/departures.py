@@ -100,8 +100,7 @@ class Departures:
         An attempt that is put back keeps no executor, so it waits for none.
         """
         return self._pool.is_put_back or any(
-            slot.executor.takes_blocks and not (slot.is_leaving or slot.is_dismissed or slot.executor.cordoned)
-            for slot in self._pool.held.values()
+            slot.executor.takes_blocks and slot.takes_new_work for slot in self._pool.held.values()
         )
 
     def _overdue(self, slot: HeldSlot) -> str:

@@ -90,6 +90,11 @@ class HeldSlot:
         return self.departure is DepartureState.OUTGOING
 
     @property
+    def takes_new_work(self) -> bool:
+        """True if Spark may place tasks, blocks and state here: the executor does not leave, and is not cordoned."""
+        return not (self.is_leaving or self.is_dismissed or self.executor.cordoned)
+
+    @property
     def is_leaving(self) -> bool:
         """True if the executor must hand over to another one and end."""
         return self.departure in (DepartureState.LEAVING, DepartureState.DECOMMISSIONED)
