@@ -17,6 +17,7 @@ import structlog
 from bench import (
     blobs,
     blocklist,
+    calm,
     console,
     encrypted_blobs,
     evacuation,
@@ -61,6 +62,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "evacuation": evacuation.measure,
     "heartbeats": heartbeats.measure,
     "takeover": takeover.measure,
+    "calm": calm.measure,
     "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,

@@ -78,7 +78,7 @@ async def _round(jobs: int, kills: int, number: signal.Signals = signal.SIGKILL)
         leader = (await managers.leader()).server
         node = await stack.enter_async_context(stub_node(managers.configuration, managers.token, leader.address, jobs))
         async with RestClient(leader.endpoint) as client:
-            await _registered(client)
+            await until_registered(client)
             prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
             for _ in range(jobs):
                 await client.submit(await upload(client, another(prepared), NoProgress()))
@@ -92,7 +92,8 @@ async def _round(jobs: int, kills: int, number: signal.Signals = signal.SIGKILL)
         return takeovers
 
 
-async def _registered(client: RestClient) -> None:
+async def until_registered(client: RestClient) -> None:
+    """Return when a task manager is there. Raises SystemExit when there is none in time."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while (await client.overview()).taskmanagers == 0:
         if time.monotonic() > deadline:
