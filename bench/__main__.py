@@ -82,6 +82,8 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code: 0 measured (whether goals are met or not), 130 interrupted: what was finished is kept."""
     given = _parser().parse_args(arguments)
     plan = Plan(given.repetitions or (1 if given.quick else 3), given.quick)
+    # A shell starts commands in the background with Ctrl-C ignored, and they would ignore what ``_interrupt`` raises.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _interrupt)
     # Parts of Emberkeep that run in here would tell what goes wrong on purpose.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
@@ -136,8 +138,8 @@ def _positive(text: str) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """SIGTERM ends what was started, as Ctrl-C does."""
-    raise KeyboardInterrupt
+    """SIGTERM ends what was started, as Ctrl-C does: asyncio has it cancel the measurement, which then cleans up."""
+    signal.raise_signal(signal.SIGINT)
 
 
 if __name__ == "__main__":
