@@ -3,6 +3,7 @@
 ```
 <target>/savepoint-<job id, 8>-<trigger id, 12>-<attempt>/
     _manifest                     this record, written last: a directory without it is not a savepoint
+    _manifest.deleting            the same record once the savepoint is being deleted: no job starts from it any more
     queries/<key>/…               a streaming query's checkpoint in Spark's layout: what its last batch needs
     functions/<number>            what a user function's snapshot_state returned
 ```
@@ -28,6 +29,7 @@ from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.model import Procedure
 
 MANIFEST_NAME = "_manifest"
+DELETING_NAME = "_manifest.deleting"
 MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
 # Spark's watermark at the end of a drain: 9999-12-31T23:59:59.999Z, the latest time that it can express.
 MAX_WATERMARK_MS = 253_402_300_799_999

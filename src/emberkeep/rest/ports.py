@@ -210,6 +210,16 @@ class Savepoints(Protocol):
         If ``count`` is None, read all files from ``first`` on. Raises Absent, RetryLater, Fatal.
         """
 
+    async def begin_disposal(self, path: str) -> bool:
+        """Take a savepoint away from all starts, and delete nothing. Return False if that was done before.
+
+        A job whose driver reads the savepoint afterwards is refused, whichever JobManager has accepted it. Raises what
+        ``dispose`` raises.
+        """
+
+    async def withdraw_disposal(self, path: str) -> None:
+        """Undo a ``begin_disposal`` that has returned True. Raises RetryLater, UnknownOutcome, Fatal."""
+
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete a savepoint. Return the names of some files left in its directory because they are not part of it.
 

@@ -27,5 +27,9 @@ async def test_foreign_objects_stay_and_are_named(tmp_path: Path, monkeypatch: p
             server.request("PUT", f"bucket/savepoints/one/{name}", b"x")
         server.request("PUT", f"bucket/savepoints/one/{MANIFEST_NAME}", encode_manifest(manifest))
         server.request("PUT", "bucket/savepoints/one-more", b"x")
-        assert set(await SavepointStore("4.3.0").dispose("s3://bucket/savepoints/one")) == beside
+        store = SavepointStore("4.3.0")
+        assert await store.begin_disposal("s3://bucket/savepoints/one")
+        await store.withdraw_disposal("s3://bucket/savepoints/one")
+        assert await store.begin_disposal("s3://bucket/savepoints/one")
+        assert set(await store.dispose("s3://bucket/savepoints/one")) == beside
         assert server.keys("bucket") == {*(f"savepoints/one/{name}" for name in beside), "savepoints/one-more"}

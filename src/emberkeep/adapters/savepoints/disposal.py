@@ -1,4 +1,8 @@
-"""Deletes a savepoint: the files in its manifest, and no others in its directory."""
+"""Deletes a savepoint: the files in its manifest, and no others in its directory.
+
+The manifest gets another name before the first file is deleted. So a job that starts from the savepoint, perhaps under
+another leader, finds all of it or no savepoint, and an interrupted disposal can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,45 @@ from itertools import islice
 import structlog
 
 from emberkeep.base.errors import Absent, Conflict
-from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest
-from emberkeep.local_state.errors import NotEmpty
+from emberkeep.lifecycle.manifest import DELETING_NAME, MANIFEST_NAME, Manifest
+from emberkeep.local_state.errors import Exists, NotEmpty
 from emberkeep.local_state.model import FileKind
 from emberkeep.local_state.ports import DurableState
 
 _AT_ONCE = 8  # files that are deleted in parallel
 MOST_NAMED = 10  # remaining files that are named
+_MANIFESTS = (MANIFEST_NAME, DELETING_NAME)  # an earlier leader that has not ended may have withdrawn its disposal
 
 log = structlog.get_logger(__name__)
+
+
+def begin(store: DurableState, path: str, manifest: Manifest, step: Callable[[], None]) -> bool:
+    """Take the savepoint at ``path`` away from all starts. Return False if an earlier disposal has done so.
+
+    Nothing is deleted yet. ``step``: see ``dispose``, which raises the same.
+    """
+
+    def check(directory: str) -> None:
+        step()
+        _check_directory(store, path, directory)
+
+    with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
+        for directories in _by_depth(file.path for file in manifest.files):
+            deque(threads.map(check, directories), maxlen=0)
+    step()
+    try:
+        store.rename(MANIFEST_NAME, DELETING_NAME, overwrite=False)
+    except (Absent, Exists):  # Exists: of an object store's rename, which has copied the manifest but not deleted it
+        store.status(DELETING_NAME)
+        store.delete(MANIFEST_NAME, recursive=False)
+        return False
+    return True
+
+
+def withdraw(store: DurableState) -> None:
+    """Undo ``begin``, which has returned True. Does nothing if the disposal has been completed since."""
+    with contextlib.suppress(Absent, Exists):
+        store.rename(DELETING_NAME, MANIFEST_NAME, overwrite=False)
 
 
 def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[], None]) -> tuple[str, ...]:
@@ -37,23 +71,18 @@ def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[
         step()
         _delete(store, name)
 
-    def check(directory: str) -> None:
-        step()
-        _check_directory(store, path, directory)
-
+    begin(store, path, manifest, step)
     with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
-        levels = _by_depth(files)
-        for directories in levels:
-            deque(threads.map(check, directories), maxlen=0)
         deque(threads.map(delete, files), maxlen=0)
-        for directories in levels:
+        for directories in _by_depth(files):
             deque(threads.map(delete, directories), maxlen=0)
     # Delete the manifest last: while it exists, an interrupted disposal can be repeated, and nothing without a manifest
     # is ever deleted.
     step()
-    left = tuple(islice((_as_text(name) for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
+    left = tuple(islice((_as_text(name) for name in _files(store, "") if name not in _MANIFESTS), MOST_NAMED))
     step()
-    store.delete(MANIFEST_NAME, recursive=False)
+    for name in _MANIFESTS:
+        store.delete(name, recursive=False)
     _delete(store, "")
     log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(files))
     if left:
@@ -63,12 +92,13 @@ def dispose(store: DurableState, path: str, manifest: Manifest, step: Callable[[
 
 def _check_directory(store: DurableState, path: str, directory: str) -> None:
     """Raise Conflict if a directory of a savepoint is a savepoint itself: anybody may have written the manifest."""
-    with contextlib.suppress(Absent):
-        store.status(f"{directory}/{MANIFEST_NAME}")
-        raise Conflict(
-            f"the manifest at {path} names files of another savepoint, {_as_text(directory)}",
-            hint="nothing was deleted: check who has written that manifest",
-        )
+    for name in _MANIFESTS:
+        with contextlib.suppress(Absent):
+            store.status(f"{directory}/{name}")
+            raise Conflict(
+                f"the manifest at {path} names files of another savepoint, {_as_text(directory)}",
+                hint="nothing was deleted: check who has written that manifest",
+            )
 
 
 def _delete(store: DurableState, name: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import TypeVar
 
 from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork, Pulse
-from emberkeep.adapters.savepoints.disposal import dispose
+from emberkeep.adapters.savepoints import disposal
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, NewerFormat, Unavailable
 from emberkeep.base.files.errors import is_bad_place
@@ -17,6 +17,7 @@ from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.locations import HADOOP_SCHEMES, place_key
 from emberkeep.lifecycle.manifest import (
+    DELETING_NAME,
     MANIFEST_NAME,
     Manifest,
     SavepointFile,
@@ -58,12 +59,24 @@ class SavepointStore:
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
         return await self._run(path, check)
 
+    async def begin_disposal(self, path: str) -> bool:
+        """Take the savepoint away from all starts, see ``rest.ports.Savepoints``. Raises what ``dispose`` raises."""
+        return await self._run(
+            path, lambda store, pulse: disposal.begin(store, path, _any_manifest(store, path)[0], pulse.beat)
+        )
+
+    async def withdraw_disposal(self, path: str) -> None:
+        """Undo ``begin_disposal``. Raises RetryLater, UnknownOutcome, Fatal."""
+        await self._run(path, lambda store, _: disposal.withdraw(store))
+
     async def dispose(self, path: str) -> tuple[str, ...]:
         """Delete the savepoint, see ``rest.ports.Savepoints``.
 
         Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, UnknownOutcome, Fatal.
         """
-        return await self._run(path, lambda store, pulse: dispose(store, path, _manifest(store, path)[0], pulse.beat))
+        return await self._run(
+            path, lambda store, pulse: disposal.dispose(store, path, _any_manifest(store, path)[0], pulse.beat)
+        )
 
     async def delete(self, savepoint: SavepointPointer, sibling: SavepointPointer | None) -> None:
         """Delete a savepoint of which the record is known, see ``SavepointDisposal``.
@@ -105,13 +118,13 @@ def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None, pulse
             )
 
     def work(store: DurableState) -> None:
-        manifest, sha256 = _manifest(store, path)
+        manifest, sha256 = _any_manifest(store, path)
         if sha256 != savepoint.manifest_sha256 or (trigger_id and manifest.trigger_id != trigger_id):
             raise Conflict(
                 f"{path} has another savepoint than the one that was made there",
                 hint="nothing was deleted: move that savepoint away",
             )
-        dispose(store, path, manifest, pulse.beat)
+        disposal.dispose(store, path, manifest, pulse.beat)
 
     try:
         _with_store(path, work, admit)
@@ -126,7 +139,7 @@ def _delete(savepoint: SavepointPointer, sibling: SavepointPointer | None, pulse
 
 def _is_there(path: str) -> bool:
     try:
-        _with_store(path, lambda store: _manifest(store, path))
+        _with_store(path, lambda store: _any_manifest(store, path))
     except Absent:
         return False
     return True
@@ -148,12 +161,37 @@ def _open(path: str, admit: Callable[[str], None] | None) -> DurableState:
 
 
 def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
+    """Raises Absent if there is no savepoint, or one that is being deleted."""
     try:
-        data = b"".join(store.read(MANIFEST_NAME, 0, _LARGEST_MANIFEST)[1])
+        return _decoded(store, path, MANIFEST_NAME)
+    except Absent as error:
+        try:
+            store.status(DELETING_NAME)
+        except Absent:
+            raise error from None
+        raise Absent(
+            f"the savepoint at {path} is being deleted, and files may be gone",
+            hint="complete the deletion with `emberkeep savepoint dispose`",
+        ) from None
+
+
+def _any_manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
+    """Return the manifest of a savepoint, even if the savepoint is being deleted."""
+    try:
+        return _decoded(store, path, MANIFEST_NAME)
+    except Absent:
+        with suppress(Absent):
+            return _decoded(store, path, DELETING_NAME)
+        raise
+
+
+def _decoded(store: DurableState, path: str, name: str) -> tuple[Manifest, str]:
+    try:
+        data = b"".join(store.read(name, 0, _LARGEST_MANIFEST)[1])
     except (Absent, Conflict):
         raise Absent(f"no savepoint exists at {path}: it has no {MANIFEST_NAME}") from None
     try:
-        return decode_manifest(data, f"{path}/{MANIFEST_NAME}"), manifest_sha256(data)
+        return decode_manifest(data, f"{path}/{name}"), manifest_sha256(data)
     except NewerFormat as error:
         raise InvalidInput(error.message, field="path", hint=error.hint) from error
     except SavepointDamaged as error:

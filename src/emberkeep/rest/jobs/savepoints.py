@@ -157,9 +157,19 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     """Delete the savepoint at ``path``. Return the names of some files left there because they are not part of it.
 
     Raises what ``_check_unneeded`` raises, and Conflict if a job that starts from it is being submitted.
+
+    Another JobManager may lead since the first check, and accept such a job. A job that was accepted before the second
+    check makes that check fail; a later one no longer finds the savepoint.
     """
     async with api.gateway.disposing(path):
         await _check_unneeded(api, path)
+        is_new = await api.savepoints.begin_disposal(path)
+        try:
+            await _check_unneeded(api, path)
+        except EmberkeepError:
+            if is_new:  # otherwise files may be gone
+                await api.savepoints.withdraw_disposal(path)
+            raise
         left = await api.savepoints.dispose(path)
     api.verified_savepoints.forget(path)
     return left

@@ -7,6 +7,7 @@ and again after the last. A restore that a crash left half done is removed and r
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from emberkeep.base.files.errors import cannot_read, read_if_there
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (
+    DELETING_NAME,
     MANIFEST_NAME,
     Manifest,
     QuerySavepoint,
@@ -170,14 +172,18 @@ class Restore:
             try:
                 data = storage.read(MANIFEST_NAME)
             except Absent as error:
-                raise RestoreRefused(
-                    f"no savepoint exists at {self._savepoint}: {error.message}",
-                    hint="'emberkeep savepoint list' shows existing savepoints",
-                ) from error
+                raise self._no_savepoint(storage, error) from error
             manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}")
             self._check_version(manifest)
             self._manifest = manifest, manifest_sha256(data)
         return self._manifest
+
+    def _no_savepoint(self, storage: SavepointStorage, error: Absent) -> RestoreRefused:
+        hint = "'emberkeep savepoint list' shows existing savepoints"
+        with contextlib.suppress(Absent):
+            storage.read(DELETING_NAME)
+            return RestoreRefused(f"the savepoint {self._savepoint} is being deleted, and files may be gone", hint=hint)
+        return RestoreRefused(f"no savepoint exists at {self._savepoint}: {error.message}", hint=hint)
 
     def _check_version(self, manifest: Manifest) -> None:
         verdict = judge(manifest.spark_version, spark_version())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,19 @@ import msgspec
 import pytest
 
 from emberkeep.adapters.state.directories.store import DirectoryState
-from emberkeep.base.errors import Conflict, Fatal, Unavailable
+from emberkeep.base.errors import Absent, Conflict, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager import savepoint_store
 from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.jobs.checkpoints import SavepointPointer
-from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest, manifest_sha256
+from emberkeep.lifecycle.manifest import (
+    DELETING_NAME,
+    MANIFEST_NAME,
+    Manifest,
+    described,
+    encode_manifest,
+    manifest_sha256,
+)
 from emberkeep.lifecycle.model import Procedure
 
 pytestmark = pytest.mark.anyio
@@ -96,6 +104,43 @@ async def test_what_was_broken_off_is_taken_up_again(savepoint: Path) -> None:
     for name in FILES[:2]:
         (savepoint / name).unlink()
     assert await STORE.dispose(str(savepoint)) == ()
+    assert not savepoint.exists()
+
+
+@pytest.mark.req("SAFE-7")
+async def test_a_savepoint_is_whole_or_none_while_it_is_deleted(savepoint: Path) -> None:
+    """An earlier leader may delete it while a job starts from it."""
+    before = names(savepoint)
+    whole = await STORE.manifest(str(savepoint))
+    assert await STORE.begin_disposal(str(savepoint))
+    with pytest.raises(Absent, match="is being deleted"):
+        await STORE.manifest(str(savepoint))
+    with pytest.raises(Absent, match="is being deleted"):
+        await STORE.verify(str(savepoint))
+    assert not await STORE.begin_disposal(str(savepoint)), "somebody else may have deleted files"
+    await STORE.withdraw_disposal(str(savepoint))
+    assert await STORE.manifest(str(savepoint)) == whole
+    assert names(savepoint) == before
+    assert await STORE.begin_disposal(str(savepoint))
+    assert await STORE.dispose(str(savepoint)) == ()
+    assert not savepoint.exists()
+    await STORE.withdraw_disposal(str(savepoint))
+    assert not savepoint.exists()
+
+
+async def test_a_disposal_that_was_withdrawn_while_another_leader_continued_it_leaves_no_manifest(
+    savepoint: Path,
+) -> None:
+    shutil.copy(savepoint / MANIFEST_NAME, savepoint / DELETING_NAME)
+    (savepoint / FILES[0]).unlink()
+    assert await STORE.dispose(str(savepoint)) == ()
+    assert not savepoint.exists()
+
+
+async def test_a_retired_savepoint_whose_deletion_was_interrupted_is_deleted(savepoint: Path) -> None:
+    retired = pointer(savepoint)
+    await STORE.begin_disposal(str(savepoint))
+    await STORE.delete(retired, None)
     assert not savepoint.exists()
 
 
@@ -241,6 +286,8 @@ async def test_a_disposal_goes_no_further_once_its_leader_has_stopped_leading(
     hanging.answers.set()
     await asyncio.sleep(0.3)
     assert len(names(savepoint)) > len(files) // 2, "only the deletions that were under way are completed"
+    with pytest.raises(Absent, match="is being deleted"):
+        await STORE.manifest(str(savepoint))
     assert await STORE.dispose(str(savepoint)) == ()
 
 

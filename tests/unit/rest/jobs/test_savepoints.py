@@ -395,6 +395,50 @@ async def test_a_leader_in_doubt_does_not_know_all_jobs_and_deletes_nothing(
     assert await disposed(site, savepoint) == {}
 
 
+@pytest.mark.req("SAFE-7")
+@pytest.mark.parametrize("late", ["another leader", "a job"])
+async def test_what_changes_before_the_first_file_is_deleted_keeps_the_savepoint_whole(
+    site: Site, gateway: FakeGateway, savepoint: Path, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    """The leader that deletes may have been frozen after its check, while the next one accepted a job."""
+    begin, files = site.api.savepoints.begin_disposal, sorted(savepoint.rglob("*"))
+    graph = gateway.views[JOB].graph
+    assert graph is not None
+
+    async def begun(path: str) -> bool:
+        if late == "a job":
+            gateway.change(JOB, graph=msgspec.structs.replace(graph, savepoint=path))
+        else:
+            gateway.confirmed = False
+        return await begin(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(site.api.savepoints, "begin_disposal", begun)
+        cause = (await disposed(site, savepoint))["failure-cause"]["class"]
+    assert cause == ("Conflict" if late == "a job" else "RetryLater")
+    assert sorted(savepoint.rglob("*")) == files
+    assert (await verified(site, savepoint))["problems"] == []
+
+
+@pytest.mark.req("SAFE-7")
+async def test_a_savepoint_of_which_files_are_gone_stays_one_that_is_being_deleted(
+    site: Site, gateway: FakeGateway, savepoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = site.api.savepoints.begin_disposal
+    await begin(str(savepoint))
+    (savepoint / "functions/0").unlink()
+
+    async def begun(path: str) -> bool:
+        gateway.confirmed = False
+        return await begin(path)
+
+    monkeypatch.setattr(site.api.savepoints, "begin_disposal", begun)
+    assert (await disposed(site, savepoint))["failure-cause"]["class"] == "RetryLater"
+    answer = await site.get("/v1/savepoints/manifest", params={"path": str(savepoint)})
+    assert answer.status == 404
+    assert "is being deleted" in answer.problem().detail
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

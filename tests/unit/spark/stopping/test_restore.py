@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest
+from emberkeep.lifecycle.manifest import DELETING_NAME, MANIFEST_NAME, Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark import availability
 from emberkeep.spark.errors import RestoreRefused
@@ -94,6 +94,15 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     writer = SavepointWriter(files_on_disk(), str(job.savepoint), storage, lambda: None)
     writer.write(heading, before, {}, {"sink": b"kept"}, lambda _: None)
     return job
+
+
+@pytest.mark.req("SAFE-7")
+def test_a_savepoint_that_is_being_deleted_is_refused(job: Job) -> None:
+    """Another leader may delete it, which does not know this job."""
+    (job.savepoint / MANIFEST_NAME).rename(job.savepoint / DELETING_NAME)
+    with pytest.raises(RestoreRefused, match="is being deleted"):
+        job.attempt(1).prepare(job.query("a"))
+    assert job.newest("a") == []
 
 
 @pytest.mark.req("END-5")
