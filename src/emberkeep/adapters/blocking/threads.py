@@ -119,21 +119,30 @@ class WorkThreads:
             job.tell()
 
 
-async def ended(future: asyncio.Future[ResultT]) -> None:
+async def ended(future: asyncio.Future[ResultT], *, within: float | None = None) -> None:
     """Wait until ``future`` is done, whatever its outcome, even if the caller is cancelled in the meantime.
 
-    Raises CancelledError at the end if the caller was cancelled.
+    ``within``: wait for at most this many seconds; ``future.done()`` says whether it has ended. Raises CancelledError
+    at the end if the caller was cancelled.
     """
     cancelled: asyncio.CancelledError | None = None
-    while not future.done():
+    loop = future.get_loop()
+    until = None if within is None else loop.time() + within
+    while not future.done() and (until is None or loop.time() < until):
         # Cancelling the caller must not cancel the future itself. asyncio.wait would do, at three times the cost.
-        waiter = future.get_loop().create_future()
-        future.add_done_callback(partial(_wake, waiter))
+        waiter = loop.create_future()
+        wake = partial(_wake, waiter)
+        future.add_done_callback(wake)
+        timer = None if until is None else loop.call_at(until, wake, future)
         try:
             await waiter
         except asyncio.CancelledError as error:
             cancelled = error
-    if not future.cancelled():
+        finally:
+            future.remove_done_callback(wake)
+            if timer is not None:
+                timer.cancel()
+    if future.done() and not future.cancelled():
         future.exception()  # retrieved here; the caller of ``result`` raises it
     if cancelled is not None:
         raise cancelled

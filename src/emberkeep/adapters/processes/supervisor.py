@@ -42,6 +42,11 @@ from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
 """Seconds for which a session may outlive its leader, in which a JVM runs its shutdown hooks."""
+KILLED_SECONDS = 30.0
+"""Seconds for which a start or an end waits for killed processes, usually a moment.
+
+A process that waits for a mount that hangs ends when the mount answers, if ever. It runs no code any longer.
+"""
 _SWEEP_SECONDS = 2.0  # between two searches for orphans while no process is ending
 _RETRY_SECONDS = 0.5  # between two looks, while the process table cannot be read
 _FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two checks of a session that is ending
@@ -83,7 +88,8 @@ class ProcessSupervisor:
         """Start a process and return its pid. ``on_exit`` is called once, on the loop, when all its members have ended.
 
         Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
-        valid). If this raises or is cancelled, the process is terminated and ``on_exit`` is not called.
+        valid). If this raises or is cancelled, the process is killed and ``on_exit`` is not called. This waits for the
+        end of the process, but not longer than KILLED_SECONDS.
         """
         self._require_free(request.name)
         marker = new_marker(request.name)
@@ -111,7 +117,11 @@ class ProcessSupervisor:
         task = asyncio.create_task(self._take_back(starting), name=f"take back: {starting.get_name()}")
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
-        await asyncio.shield(task)
+        done, _ = await asyncio.wait({task}, timeout=KILLED_SECONDS)
+        if done:
+            task.result()
+        else:
+            _log.error("a process was killed during its start and does not end", start=starting.get_name())
 
     async def _take_back(self, starting: asyncio.Task[Family]) -> None:
         await asyncio.wait({starting})

@@ -18,7 +18,7 @@ import structlog
 from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.adapters.processes.supervisor import Exit, Leftover, ProcessSupervisor
+from emberkeep.adapters.processes.supervisor import KILLED_SECONDS, Exit, Leftover, ProcessSupervisor
 from emberkeep.adapters.processes.table import variable_of
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import remove_tree
@@ -31,7 +31,7 @@ from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStar
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job, warmed_state
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
-from emberkeep.daemons.taskmanager.standbys import KILLED_SECONDS, JobStarts, ReservedJob, Standbys
+from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
 from emberkeep.jobs.archives import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor

@@ -1,7 +1,8 @@
 """Standby processes that become processes of jobs.
 
 A standby process that fails while it is taken costs time only: it is killed, and nothing is left of it, before the
-launcher starts a cold process. Its end is then not reported, because the job's process has not begun.
+launcher starts a cold process. Its end is then not reported, because the job's process has not begun. If it does not
+end, because it waits for a mount that hangs, the start fails, and the JobManager starts the process elsewhere.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import structlog
 from emberkeep.adapters.blocking.threads import ended
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
-from emberkeep.adapters.processes.supervisor import Exit, OnExit
-from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.adapters.processes.supervisor import KILLED_SECONDS, Exit, OnExit
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.taskmanager.standby_starts import StandbyProcess
@@ -118,12 +119,14 @@ class StandbyTakes:
         self._files = files
         self._supervisor = supervisor
         self._origins: dict[str, str] = {}  # names with which taken processes were started, by those that they have now
+        self._killing: set[asyncio.Task[None]] = set()  # ends of processes for which no take waits any longer
         self._beginning: deque[tuple[float, str]] = deque()  # (when its compilers are raised, name) of taken processes
 
     async def turn(self, name: str, process: StandbyProcess, wanted: TakeOver) -> int | str:
         """Turn the process ``name`` into the wanted one. Return its pid, or why that failed.
 
-        If it fails or is cancelled, nothing is left of the process.
+        If it fails or is cancelled, the process is killed, and nothing is left of it. Raises Conflict if it does not
+        end within KILLED_SECONDS.
         """
         request, end = wanted.request, _End(wanted.on_exit)
         current = name
@@ -138,7 +141,8 @@ class StandbyTakes:
             await self._discard(name, current)
             return f"the standby process failed while it was taken: {error}"
         except BaseException:
-            await self._discard(name, current)
+            with contextlib.suppress(Conflict):
+                await self._discard(name, current)
             raise
         finally:
             process.close()
@@ -150,11 +154,25 @@ class StandbyTakes:
     async def _discard(self, name: str, current: str) -> None:
         """Kill a process that is now called ``current``. Return once nothing is left.
 
-        If this is cancelled, it raises CancelledError only then.
+        If this is cancelled, it raises CancelledError only then, or after KILLED_SECONDS. Raises Conflict if the
+        process has not ended by then.
         """
         task = asyncio.create_task(self._kill(name, current), name=f"discard {name}")
-        await ended(task)
+        await ended(task, within=KILLED_SECONDS)
+        if not task.done():
+            log.error("a killed standby process does not end; going on without waiting for it", process=current)
+            self._killing.add(task)
+            task.add_done_callback(self._killed)
+            raise Conflict(
+                f"the standby process of {current} was killed and does not end",
+                hint="see whether a file system of that node does not answer",
+            )
         task.result()
+
+    def _killed(self, task: asyncio.Task[None]) -> None:
+        self._killing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.warning("a standby process was killed, but its end was not seen", reason=str(error))
 
     async def _kill(self, name: str, current: str) -> None:
         await self._supervisor.stop(current, 0.0)

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import structlog
 
-from emberkeep.adapters.processes.supervisor import Exit
+from emberkeep.adapters.processes.supervisor import KILLED_SECONDS, Exit
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.records.standby_messages import Import
@@ -50,7 +50,6 @@ log = structlog.get_logger(__name__)
 
 LOOK_SECONDS = 1.0
 STARTING_SECONDS = 15.0  # for which a process of a job counts as starting
-KILLED_SECONDS = 30.0  # for which a start or an end waits for killed processes, usually a moment
 WARMING_SECONDS = 1200.0  # for a whole warm-up at idle priority, after which the process counts as hanging
 _PREFIX = "standby-"
 
@@ -137,7 +136,7 @@ class Standbys:
     async def take(self, profile: StandbyProfile, wanted: TakeOver) -> int | str:
         """Turn a standby process into the wanted one. Return its pid, or why none was taken; "" if none are kept.
 
-        If no process was taken, or this is cancelled, nothing is left of it.
+        If no process was taken, or this is cancelled, it was killed: see ``StandbyTakes.turn``.
         """
         kept = self._fitting(profile, wanted)
         if isinstance(kept, str):
@@ -371,8 +370,9 @@ class JobStarts:
     async def start(self, wanted: TakeOver, profile: StandbyProfile | str) -> StartedProcess:
         """Turn a standby process with this profile into the wanted one, or start that.
 
-        ``profile``: the reason if no standby process can serve. Raises what the supervisor raises, and Fatal if
-        ``stop`` is called. If this raises or is cancelled, nothing of the process is left.
+        ``profile``: the reason if no standby process can serve. Raises what the supervisor raises, Fatal if ``stop`` is
+        called, and Conflict if a standby process was killed and does not end. If this raises or is cancelled, the
+        process was killed, and has usually ended.
         """
         request = wanted.request
         self._standbys.job_starts()

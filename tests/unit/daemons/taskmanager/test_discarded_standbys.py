@@ -13,7 +13,9 @@ import pytest
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, OnExit
+from emberkeep.base.errors import Conflict
 from emberkeep.daemons.records.standby_messages import Import
+from emberkeep.daemons.taskmanager import standby_takes
 from emberkeep.daemons.taskmanager.standby_takes import StandbyTakes, TakeOver
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
@@ -139,4 +141,27 @@ async def test_a_take_that_is_cancelled_while_its_process_ends_waits_for_that_en
     with pytest.raises(asyncio.CancelledError):
         await turning
     assert supervisor.ended == ["driver-a-1"]
+    assert exits == []
+
+
+@pytest.mark.parametrize("hangs", [False, True], ids=["it failed", "it was cancelled before"])
+async def test_a_take_does_not_wait_for_ever_for_the_end_of_its_process(
+    monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    """A killed process that waits for a mount that hangs may never end."""
+    monkeypatch.setattr(standby_takes, "KILLED_SECONDS", 0.01)
+    supervisor, process, exits = SlowSupervisor(), Failing(hangs=hangs), list[Exit]()
+    request = StartRequest("driver-a-1", ("x",), {}, Path("/"), Path("/out"), Path("/err"))
+    takes = StandbyTakes(Directories(), supervisor)
+    turning = asyncio.create_task(takes.turn("standby-1", process, TakeOver(request, None, exits.append)))
+    await process.asked.wait()
+    if hangs:
+        turning.cancel()
+    with pytest.raises(asyncio.CancelledError if hangs else Conflict):
+        async with asyncio.timeout(10):
+            await turning
+    assert supervisor.ended == []
+    supervisor.may_end.set()
+    while not supervisor.ended:  # noqa: ASYNC110 - the end is watched in the background
+        await asyncio.sleep(0.005)
     assert exits == []

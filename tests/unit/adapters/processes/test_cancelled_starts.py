@@ -1,0 +1,47 @@
+"""A start that is cancelled kills its process, and does not wait for ever for the end of that."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from emberkeep.adapters.processes import supervisor as supervising
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_killed_process_that_does_not_end_keeps_no_start_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ``run`` no end is seen: the process could as well wait for a mount that hangs."""
+    monkeypatch.setattr(supervising, "KILLED_SECONDS", 0.05)
+    supervisor, exits = ProcessSupervisor(tmp_path / "records"), list[Exit]()
+    request = StartRequest(
+        name="sleeper",
+        argv=("sleep", "600"),
+        environ=dict(os.environ),
+        directory=tmp_path,
+        stdout=tmp_path / "out",
+        stderr=tmp_path / "err",
+    )
+    starting = asyncio.create_task(supervisor.start(request, exits.append))
+    await asyncio.sleep(0)
+    starting.cancel()
+    with capture_logs() as said, pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(30):
+            await starting
+    assert [each["start"] for each in said if each["log_level"] == "error"] == ["start sleeper"]
+    assert supervisor.running() == {"sleeper"}, "it is watched until it has ended"
+    running = asyncio.create_task(supervisor.run())
+    async with asyncio.timeout(60):
+        while supervisor.running():  # noqa: ASYNC110 - the end is reported to nobody
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    await supervisor.close()
+    assert exits == []
