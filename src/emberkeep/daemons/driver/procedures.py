@@ -82,19 +82,26 @@ class DriverProcedures:
             return StepDone(trigger_id, step)
         work = partial(self._carry_out, step, request)
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        seconds = self._bound(step, request)
-        try:
-            return await asyncio.wait_for(asyncio.shield(running), seconds)
-        except TimeoutError:
-            log.error("a step hangs; no longer waiting for it", step=step.value, seconds=seconds)
-            running.add_done_callback(partial(_ended_late, step))
-            self._thread.shutdown(wait=False)
-            self._thread = _new_thread()
-            raise StepHangs(
-                f"step {step.value} did not end within {seconds:.0f} s",
-                hint="check for a file system or a user function that does not answer, or raise "
-                "execution.stop.savepoint-timeout",
-            ) from None
+        began = time.monotonic()
+        bound = self._bound(step, request)
+        while True:
+            await asyncio.wait({running}, timeout=bound)
+            if running.done():
+                return running.result()
+            bound = self._further_bound(step)
+            if bound == 0.0:
+                raise self._abandoned(step, running, time.monotonic() - began)
+
+    def _abandoned(self, step: Step, running: asyncio.Future[StepDone], seconds: float) -> StepHangs:
+        log.error("a step hangs; no longer waiting for it", step=step.value, seconds=round(seconds))
+        running.add_done_callback(partial(_ended_late, step))
+        self._thread.shutdown(wait=False)
+        self._thread = _new_thread()
+        hint = "check for a file system or a user function that does not answer, or raise "
+        hint += "execution.stop.savepoint-timeout"
+        if step is Step.FINISH_BATCHES:
+            hint = "check that the storage of the checkpoints answers; 'emberkeep cancel' ends the job without it"
+        return StepHangs(f"step {step.value} did not end within {seconds:.0f} s", hint=hint)
 
     def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
         """Return the seconds after which a step counts as hanging; None for a step that keeps the request's deadline.
@@ -102,9 +109,8 @@ class DriverProcedures:
         A step with its own time limit ends by itself before that.
         """
         match step:
-            case Step.FINISH_BATCHES:
-                return None
-            case Step.PAUSE:  # it holds all queries, so what one of them waits for must not hold the others for ever
+            # They hold all queries, so what one of them waits for must not hold the others for ever.
+            case Step.FINISH_BATCHES | Step.PAUSE:
                 left = self._limit(request).seconds_left
                 return None if left is None else left + _GRACE
             case Step.DISCARD_SAVEPOINT:
@@ -112,6 +118,19 @@ class DriverProcedures:
             case Step.CHECK:
                 return self._step_seconds + (self._limit(request).seconds_left or 0.0) + _GRACE
         return self._step_seconds + _GRACE
+
+    def _further_bound(self, step: Step) -> float:
+        """Return for how many seconds more a step may run that has reached its bound.
+
+        FINISH_BATCHES may run batches that were planned, which have a limit of their own.
+        """
+        runtime = self._runtime()
+        if step is not Step.FINISH_BATCHES or runtime is None:
+            return 0.0
+        at = runtime.procedures.finishing_limit.at
+        if at is None:
+            return _GRACE  # then look again: the limit may have changed
+        return max(0.0, at + _GRACE - time.monotonic())
 
     def _carry_out(self, step: Step, request: ProcedureRequest) -> StepDone:
         """Carry out the step on the procedure thread. Every failure becomes an EmberkeepError."""

@@ -80,12 +80,21 @@ class QueryProcedures:
         self._paused_at: dict[str, int] = {}  # by query key: the last committed batch when the query was paused
         self._asked_before = asked_before
         self._states = states
+        self._finishing = NO_LIMIT
         self._drain_begun = False  # an earlier attempt planned a drain's batch before it was lost
         self._starting_away = threading.Lock()
 
     def ended_on_request(self) -> bool:
         """True if a procedure has ended the job, or holds its queries in order to end it."""
         return self.gate.is_closed
+
+    @property
+    def finishing_limit(self) -> Limit:
+        """The limit that ``finish_batches`` keeps now; none while it completes an earlier attempt's drain.
+
+        Any thread may read it. Past the limit, ``finish_batches`` waits for a file system that does not answer.
+        """
+        return NO_LIMIT if self._drain_begun else self._finishing
 
     @property
     def takes_starts(self) -> bool:
@@ -147,6 +156,7 @@ class QueryProcedures:
         if a query cannot end between batches, or if one has not ended when the limit is reached; Fatal if a query
         fails; SparkUnavailable.
         """
+        self._finishing = limit
         self._await_script(note, limit)
         if not self._ending():
             raise _nothing_runs()
@@ -175,7 +185,9 @@ class QueryProcedures:
             raise too_late(f"batch {state.planned} of {query} was planned and has not run")
         log.info("running a batch that was planned", query=str(query), batch=state.planned)
         note(f"finishing batch {state.planned} of {query}")
-        self._drain.roll_forward(query, self._step_limit())
+        self._finishing = own_limit = self._step_limit()
+        self._drain.roll_forward(query, own_limit)
+        self._finishing = limit
 
     def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
         """Hold all queries between two batches until ``resume``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.machine import Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
 SECONDS = 240.0
 REQUEST = ProcedureRequest(trigger_id="f" * 32, procedure=Procedure.DRAIN, target_directory="/savepoints")
@@ -28,6 +30,7 @@ class Queries:
     def __init__(self) -> None:
         self.released = threading.Event()
         self.started = 0
+        self.finishing_limit = NO_LIMIT
 
     def drain(self, note: Any) -> str:
         note("draining")
@@ -38,8 +41,9 @@ class Queries:
         assert directory.startswith("/savepoints/savepoint-")
         assert self.released.wait(SECONDS)
 
-    def finish_batches(self, note: Any, limit: Any) -> None:
-        del note, limit
+    def finish_batches(self, note: Any, limit: Limit) -> None:
+        del note
+        self.finishing_limit = limit
         assert self.released.wait(SECONDS)
 
     def pause(self, note: Any, limit: Any) -> None:
@@ -98,6 +102,46 @@ def test_batches_have_their_own_deadline_and_a_drain_says_what_it_leaves(monkeyp
         queries.released.set()
         assert await finishing == StepDone(REQUEST.trigger_id, Step.FINISH_BATCHES)
         assert (await steps.run(Step.DRAIN, REQUEST, "")).warning == "timers were left"
+
+    asyncio.run(scenario())
+
+
+def test_batches_that_hang_past_the_deadline_fail_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The storage of the checkpoints does not answer: whether a batch is planned cannot be read."""
+    monkeypatch.setattr(driver_procedures, "_GRACE", 0.1)
+    queries = Queries()
+
+    async def scenario() -> None:
+        steps = steps_of(queries)
+        async with asyncio.timeout(SECONDS):
+            with pytest.raises(StepHangs, match=r"did not end within 0 s.*storage of the checkpoints.*cancel"):
+                await steps.run(Step.FINISH_BATCHES, msgspec.structs.replace(REQUEST, deadline_ms=100), "")
+        queries.released.set()
+
+    asyncio.run(scenario())
+
+
+def test_a_planned_batch_may_run_past_the_deadline_for_as_long_as_its_own_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver_procedures, "_GRACE", 0.1)
+
+    class Planned(Queries):
+        def finish_batches(self, note: Any, limit: Limit) -> None:
+            self.finishing_limit = Limit(time.monotonic() + 3.0)
+            assert self.released.wait(SECONDS)
+
+    queries = Planned()
+
+    async def scenario() -> None:
+        steps = steps_of(queries)
+        request = msgspec.structs.replace(REQUEST, deadline_ms=100)
+        finishing = asyncio.create_task(steps.run(Step.FINISH_BATCHES, request, ""))
+        done, _ = await asyncio.wait({finishing}, timeout=1.0)
+        assert not done
+        with pytest.raises(StepHangs, match="did not end within 3 s"):
+            await finishing
+        queries.released.set()
 
     asyncio.run(scenario())
 
