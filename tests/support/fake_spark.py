@@ -7,7 +7,7 @@ import asyncio
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import BlocksLeft, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.progress.flows import FlowProgress
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, new_records
 from emberkeep.jobs.progress.work import NOTHING_DONE
 
 
@@ -48,7 +48,7 @@ class FakeSpark:
             queries=(),
             work=self.work,
             flows=self.flows,
-            reports=tuple(one for one in self.reports if one.triggered_ms > asked.reported.get(one.run_id, -1)),
+            reports=tuple(new_records(self.reports, asked.reported)),
         )
 
     async def demand(self) -> ExecutorDemand | None:

@@ -69,6 +69,7 @@ class Autoscaler:
         self.settings = settings
         self.count = self._bounded(count)
         self._running = 0
+        self._looked_ms = 0
         self._steady_ms: int | None = None  # since when this many executors run
         self._changed_ms: int | None = None
         self._queries: dict[str, _Query] = {}
@@ -77,6 +78,9 @@ class Autoscaler:
 
     def look(self, batches: Iterable[BatchFacts], running: int, now_ms: int) -> Resized | None:
         """Note new batches, the oldest of each query first, and decide. ``running``: executors that take tasks now."""
+        if now_ms < self._looked_ms:  # the clock was set back: what is known has times that have not come yet
+            self._steady_ms, self._changed_ms = None, now_ms
+        self._looked_ms = now_ms
         if running != self._running or self._steady_ms is None:
             self._running, self._steady_ms = running, now_ms
             self._queries.clear()
@@ -95,7 +99,7 @@ class Autoscaler:
         assert len(self._queries) <= QUERIES_JUDGED  # noqa: S101
 
     def _note(self, batch: BatchFacts) -> None:
-        if self._steady_ms is None or batch.began_ms < self._steady_ms:
+        if self._steady_ms is None or not self._steady_ms <= batch.began_ms <= self._looked_ms:
             return
         if batch.query not in self._queries and len(self._queries) >= QUERIES_JUDGED:
             return

@@ -11,7 +11,7 @@ from emberkeep.base.ids import ExecutorId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
 from emberkeep.jobs.progress.flows import FlowProgress
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, ReportKey
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.protocol.messages import QueryProgress
@@ -116,15 +116,15 @@ class SparkQuestions(msgspec.Struct, frozen=True, kw_only=True):
     - ``leaving``: report the blocks of these executors, and which executors can take them over.
     - ``cordoned``: exactly these executors must take no new task.
     - ``milestones``: report when these were reached.
-    - ``reported``: for each known run of a streaming query, when the batch of its newest known progress report began.
-      Report what has come since.
+    - ``reported``: the newest known progress report of each known run of a streaming query. Report what has come
+      since.
     """
 
     doubted: frozenset[ExecutorId] = frozenset()
     leaving: frozenset[ExecutorId] = frozenset()
     cordoned: frozenset[ExecutorId] = frozenset()
     milestones: frozenset[Milestone] = frozenset()
-    reported: dict[str, int] = msgspec.field(default_factory=dict)
+    reported: dict[str, ReportKey] = msgspec.field(default_factory=dict)
 
 
 class ExecutorDemand(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.jobs.progress.course import Course, CourseLog
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
 from emberkeep.jobs.progress.kept_progress import KeptProgress
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, ReportKey
 from emberkeep.jobs.progress.trend import SAMPLE_MS, SAMPLES_KEPT, Trend, trend_of_rows
 from emberkeep.jobs.progress.work import AttemptWork
 
@@ -63,8 +63,8 @@ class ProgressKeeper(ActorPart):
         """Add the reports that are new. Only for the owner's handlers."""
         self._changed |= self._log.add(reports, self._clock.now_ms())
 
-    def reported(self) -> dict[str, int]:
-        """Return for each run of a query when the batch of its newest report began. Only for the owner's loop."""
+    def reported(self) -> dict[str, ReportKey]:
+        """Return the newest report of each run of a query. Only for the owner's loop."""
         return self._log.reported()
 
     def page(self, selection: Selection) -> HistoryPage:
@@ -77,7 +77,7 @@ class ProgressKeeper(ActorPart):
         if not self._log.is_empty and now_ms // SAMPLE_MS != self._trend_sample:
             self._trend_sample = now_ms // SAMPLE_MS
             recent = self._log.since(now_ms - (SAMPLES_KEPT + 1) * SAMPLE_MS)
-            self._trend = trend_of_rows(recent, now_ms, began_ms=min(self._log.newest().values()))
+            self._trend = trend_of_rows(recent, now_ms, began_ms=self._log.oldest_news_ms())
         return self._trend
 
     def course(self, work: AttemptWork, executors: int) -> Course | None:

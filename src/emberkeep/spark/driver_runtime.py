@@ -12,6 +12,7 @@ from typing import Any
 from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.progress.records import ReportKey
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.local_state.gateway_paths import gateway_address
@@ -153,7 +154,7 @@ class DriverRuntime:
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
         self.functions.executor_removed(executor_id)
 
-    def streaming_progress(self, reported: Mapping[str, int] = NOTHING_REPORTED) -> list[ObservedQuery]:
+    def streaming_progress(self, reported: Mapping[str, ReportKey] = NOTHING_REPORTED) -> list[ObservedQuery]:
         """Return the progress of each streaming query; an ended one is included once more. Raises SparkUnavailable.
 
         ``reported``: see ``query_progress``.

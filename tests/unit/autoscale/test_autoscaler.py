@@ -156,3 +156,16 @@ def test_a_recorded_day_needs_few_changes_and_few_executors() -> None:
     for (before_at, before), (at, after) in pairwise(stream.changes):
         pause = SETTINGS.up_pause_ms if after.count > before.count else SETTINGS.down_pause_ms
         assert at - before_at >= pause
+
+
+def test_it_goes_on_when_the_clock_is_set_back() -> None:
+    stream = SimulatedStream(lambda _: 4000.0, now_ms=5 * HOUR, count=8)
+    stream.run(5 * HOUR + 5 * MINUTE)
+    stream.rate = lambda _: 10.0
+    stream.now_ms -= 3 * HOUR
+    stream._ready = [(0, stream.running)]
+    before = stream.now_ms
+    stream.run(before + 2 * HOUR)
+    assert counts(stream)[-1] == 1
+    times = [ms for ms, _ in stream.changes if ms < 5 * HOUR]
+    assert times[0] - before >= SETTINGS.down_pause_ms, "a pause is no shorter for that"

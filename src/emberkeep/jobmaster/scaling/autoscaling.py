@@ -12,7 +12,7 @@ from emberkeep.base.actors import Actor, ActorPart
 from emberkeep.base.bounded import remember
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, ReportKey, new_records
 
 _RUNS_REMEMBERED = 10_000  # a script may start any number of queries
 
@@ -31,7 +31,7 @@ class Autoscaling(ActorPart):
         self._patience = patience
         self._application: Application | None = None
         self._scaler: Autoscaler | None = None
-        self._seen_ms: dict[str, int] = {}  # by run of a query: when its newest batch began
+        self._seen: dict[str, ReportKey] = {}  # newest report of each run of a query
         self._told: int | None = None  # the number that Spark knows
         self._is_telling = False
         self.reason = ""
@@ -43,7 +43,7 @@ class Autoscaling(ActorPart):
         self._application, self._scaler = application, None
         if application is not None and settings is not None:
             self._scaler = Autoscaler(settings, application.requirement.count)
-        self._seen_ms, self._told, self.reason = {}, None, ""
+        self._seen, self._told, self.reason = {}, None, ""
 
     def may_follow(self, count: int) -> bool:
         """Return False for a number that Spark wants only because it has not been told another one yet."""
@@ -53,9 +53,9 @@ class Autoscaling(ActorPart):
         """Decide by a new view."""
         if self._scaler is None or self._application is None:
             return
-        new = [record for record in view.reports if record.triggered_ms > self._seen_ms.get(record.run_id, -1)]
+        new = new_records(view.reports, self._seen)
         for record in new:
-            remember(self._seen_ms, record.run_id, record.triggered_ms, _RUNS_REMEMBERED)
+            remember(self._seen, record.run_id, record.key, _RUNS_REMEMBERED)
         resized = self._scaler.look([_facts(record) for record in new], len(view.executors - view.cordoned), now_ms)
         if resized is not None:
             log.info("the number of executors changes", executors=resized.count, reason=resized.reason)

@@ -65,11 +65,12 @@ class CourseLog:
     """The course of a job, which the newest attempt records.
 
     The job's sums are those of its earlier attempts, which ``continue_from`` says, and those of the attempt. Times are
-    Unix milliseconds; one that is before the newest interval counts as in it.
+    Unix milliseconds. If the clock is set back, all that is known moves back with it, so that the course continues.
     """
 
     def __init__(self) -> None:
         self._began_ms = 0
+        self._noted_ms = 0  # the newest time
         self._step_ms = FIRST_STEP_MS
         self._executors: list[int] = []
         self._sums: dict[str, list[int]] = {name: [] for name in COUNTED}
@@ -84,6 +85,7 @@ class CourseLog:
         own = self.course()
         count = len(earlier.tasks)
         self._began_ms, self._step_ms, self._executors = earlier.began_ms, earlier.step_ms, list(earlier.executors)
+        self._noted_ms = earlier.newest_ms
         self._sums = {name: list(getattr(earlier, name) or (0,) * count) for name in COUNTED}
         self._before = {name: max(sums, default=0) for name, sums in self._sums.items()}
         if own is not None:
@@ -101,6 +103,9 @@ class CourseLog:
     def _put(self, of_attempt: dict[str, int], executors: int, now_ms: int) -> None:
         if not self._executors:
             self._began_ms = now_ms
+        elif now_ms < self._noted_ms - self._step_ms:
+            self._began_ms -= self._noted_ms - now_ms
+        self._noted_ms = now_ms
         index = self._index(now_ms)
         while index >= SAMPLES_KEPT:
             self._halve()

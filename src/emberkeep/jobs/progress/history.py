@@ -13,7 +13,7 @@ import msgspec
 
 from emberkeep.base.bounded import remember
 from emberkeep.base.compatible import Compatible
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, ReportKey, new_records
 
 RECORDS_KEPT = 1000  # of each query
 QUERIES_KEPT = 20  # those with the newest records; a job may start any number of queries
@@ -71,7 +71,7 @@ class ProgressLog:
 
     def __init__(self) -> None:
         self._queries: dict[str, deque[ProgressRecord]] = {}  # the one with the oldest newest record first
-        self._others: dict[str, int] = {}  # by run that has lost its place: when its newest batch began; oldest first
+        self._others: dict[str, ReportKey] = {}  # newest report of each run that has lost its place; oldest first
         self._newest_ms = 0
 
     def continue_from(self, earlier: Iterable[QueryHistory]) -> None:
@@ -87,11 +87,9 @@ class ProgressLog:
 
     def add(self, reports: Iterable[ProgressRecord], now_ms: int) -> bool:
         """Add the reports that are new. Return False if none is."""
-        changed, known = False, self.reported()
-        for report in sorted(reports, key=lambda report: report.triggered_ms):
-            if report.triggered_ms > known.get(report.run_id, -1):
-                known[report.run_id] = report.triggered_ms
-                changed |= self._take(report, now_ms)
+        changed = False
+        for report in new_records(reports, self.reported()):
+            changed |= self._take(report, now_ms)
         return changed
 
     def _take(self, report: ProgressRecord, now_ms: int) -> bool:
@@ -109,15 +107,15 @@ class ProgressLog:
         return now_ms - silent.recorded_ms > SILENT_MS
 
     def _note_other(self, newest: ProgressRecord) -> None:
-        remember(self._others, newest.run_id, newest.triggered_ms, _OTHERS_KEPT)
+        remember(self._others, newest.run_id, newest.key, _OTHERS_KEPT)
 
-    def reported(self) -> dict[str, int]:
-        """Return for the newest run of each query when the batch of its newest report began."""
-        return self._others | self.newest()
+    def reported(self) -> dict[str, ReportKey]:
+        """Return the newest report of the newest run of each query."""
+        return self._others | {records[-1].run_id: records[-1].key for records in self._queries.values()}
 
-    def newest(self) -> dict[str, int]:
-        """Return the same for the queries that have records."""
-        return {records[-1].run_id: records[-1].triggered_ms for records in self._queries.values()}
+    def oldest_news_ms(self) -> int:
+        """Return when the oldest batch began among the newest ones of each query. There must be a record."""
+        return min(records[-1].triggered_ms for records in self._queries.values())
 
     def since(self, time_ms: int) -> list[ProgressRecord]:
         """Return the records whose batches ended after ``time_ms``."""

@@ -5,6 +5,10 @@ Texts and lists in a record are bounded, so that a history of a thousand records
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
 import msgspec
 
 from emberkeep.base.compatible import Compatible
@@ -14,6 +18,8 @@ OFFSET_LIMIT = 2048  # characters; a longer offset is left out
 SOURCES_KEPT = 8
 PHASES_KEPT = 16
 METRICS_KEPT = 12  # numbers that a source reports itself
+# Names a report among those of a run: its batch, and when that began. A query that waits reports a batch repeatedly.
+ReportKey: TypeAlias = tuple[int, int]
 
 
 class SourceProgress(Compatible, frozen=True, kw_only=True):
@@ -76,6 +82,10 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
     interval_ms: int = 0
 
     @property
+    def key(self) -> ReportKey:
+        return self.batch_id, self.triggered_ms
+
+    @property
     def watermark_gap_ms(self) -> int | None:
         """How far the watermark was behind the start of the batch."""
         return None if self.watermark_ms is None else self.triggered_ms - self.watermark_ms
@@ -95,6 +105,24 @@ class ProgressRecord(Compatible, frozen=True, kw_only=True):
         """Return the record as it is kept once a newer one of its query has come."""
         bare = tuple(source.as_older() for source in self.sources)
         return self if bare == self.sources else msgspec.structs.replace(self, sources=bare)
+
+
+def new_records(records: Iterable[ProgressRecord], known: Mapping[str, ReportKey]) -> list[ProgressRecord]:
+    """Return the records that are new, those of each run in the order in which they came.
+
+    ``known``: the newest known report of each run. Times do not order the reports of a run: a clock may be set back.
+    """
+    found: dict[str, list[ProgressRecord]] = {}
+    for record in records:
+        newest = known.get(record.run_id)
+        if record.key == newest:
+            found[record.run_id] = []  # those before it are known as well
+            continue
+        run = found.setdefault(record.run_id, [])
+        newest = run[-1].key if run else newest
+        if newest is None or (record.batch_id >= newest[0] and record.key != newest):
+            run.append(record)
+    return list(heapq.merge(*found.values(), key=lambda record: record.triggered_ms))
 
 
 def seconds_for(backlog_rows: int | None, processed_rate: float) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, ReportKey, new_records
 
 QUERIES_COUNTED = 200  # at the same time; a script may start any number of queries
 # Steps of a batch that Spark times, one after the other. A step that a newer Spark adds counts as OTHER.
@@ -52,17 +52,14 @@ class TotalsOfQueries:
 
     def __init__(self) -> None:
         self._totals: dict[str, QueryTotals] = {}
-        self._counted: dict[str, tuple[str, int]] = {}  # newest report of each query: its run, and when it began
+        self._counted: dict[str, tuple[str, ReportKey]] = {}  # run and newest report of each query
 
     def see(self, active: Collection[str], reports: Iterable[ProgressRecord]) -> None:
         """Count the reports that are new. ``active``: ids of the queries that run."""
-        for report in sorted(reports, key=lambda report: report.triggered_ms):
-            run_id, counted_ms = self._counted.get(report.query_id, ("", -1))
-            if report.run_id == run_id and report.triggered_ms <= counted_ms:
-                continue
+        for report in new_records(reports, dict(self._counted.values())):
             if report.query_id not in self._totals and not self._make_room(active):
                 continue
-            self._counted[report.query_id] = report.run_id, report.triggered_ms
+            self._counted[report.query_id] = report.run_id, report.key
             known = self._totals.get(report.query_id, QueryTotals())
             self._totals[report.query_id] = known.plus(report) if _RAN in report.phases else known
 

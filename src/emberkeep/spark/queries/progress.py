@@ -8,20 +8,23 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from emberkeep.jobs.progress.records import ReportKey
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import ObservedQuery, StartedQuery
 from emberkeep.spark.queries.reports import new_reports, progress_record
 
 _PROCESSING_TIME = "org.apache.spark.sql.execution.streaming.ProcessingTimeTrigger"
 
-NOTHING_REPORTED: Mapping[str, int] = MappingProxyType({})
+NOTHING_REPORTED: Mapping[str, ReportKey] = MappingProxyType({})
 
 
-def query_progress(query: Any, started: StartedQuery, reported: Mapping[str, int] = NOTHING_REPORTED) -> ObservedQuery:
+def query_progress(
+    query: Any, started: StartedQuery, reported: Mapping[str, ReportKey] = NOTHING_REPORTED
+) -> ObservedQuery:
     """Return the progress of one query, running or ended. Raises SparkUnavailable.
 
-    ``reported``: for each known run of a query, when the batch of its newest known report began. The result has the
-    reports that have come since, as far as Spark keeps them (``spark.sql.streaming.numRecentProgressUpdates``).
+    ``reported``: the newest known report of each known run of a query. The result has the reports that have come
+    since, as far as Spark keeps them (``spark.sql.streaming.numRecentProgressUpdates``).
     """
 
     def ask() -> ObservedQuery:
@@ -36,8 +39,7 @@ def query_progress(query: Any, started: StartedQuery, reported: Mapping[str, int
             location=started.location,
             active=active,
         )
-        known_ms = reported.get(progress.run_id, -1)
-        new = new_reports(newest, java.recentProgress, known_ms)
+        new = new_reports(newest, java.recentProgress, reported.get(progress.run_id))
         interval_ms = _interval_ms(java) if new else 0
         return replace(progress, reports=tuple(progress_record(report, interval_ms) for report in new))
 

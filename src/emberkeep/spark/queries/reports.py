@@ -16,27 +16,33 @@ from emberkeep.jobs.progress.records import (
     SOURCES_KEPT,
     TEXT_LIMIT,
     ProgressRecord,
+    ReportKey,
     SourceProgress,
 )
 
 Report = Mapping[str, Any]
 
 
-def new_reports(newest: Report, recent: Callable[[], Any], known_ms: int) -> list[Report]:
-    """Return the reports of batches that began after ``known_ms``, oldest first.
+def new_reports(newest: Report, recent: Callable[[], Any], known: ReportKey | None) -> list[Report]:
+    """Return the reports of a run that have come since ``known``, oldest first; all if it is None.
 
-    ``newest``: the newest report; empty if there is none. ``recent`` returns all that Spark keeps, as a Java array.
+    ``newest``: the newest report; empty if there is none. ``recent`` returns all that Spark keeps, as a Java array. The
+    order is that of their arrival: the clock may have been set back in between.
     """
-    if not newest or unix_ms(newest.get("timestamp")) <= known_ms:
+    if not newest or _key(newest) == known:
         return []
     kept = recent()
     found: list[Report] = []
     for index in range(len(kept) - 1, -1, -1):
         report = json.loads(kept[index].json())
-        if unix_ms(report.get("timestamp")) <= known_ms:
+        if known is not None and (_key(report) == known or _key(report)[0] < known[0]):
             break
         found.append(report)
     return found[::-1]
+
+
+def _key(report: Report) -> ReportKey:
+    return int(report.get("batchId", -1)), unix_ms(report.get("timestamp"))
 
 
 def progress_record(report: Report, interval_ms: int = 0) -> ProgressRecord:

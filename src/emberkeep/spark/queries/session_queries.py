@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from emberkeep.jobs.progress.records import ReportKey
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.model import ObservedQuery, StartedQuery
@@ -39,7 +40,7 @@ class SessionQueries:
         self._running: dict[str, _Handle] = {}  # by run id
 
     def progress(
-        self, context: Any, known: Collection[str], reported: Mapping[str, int] = NOTHING_REPORTED
+        self, context: Any, known: Collection[str], reported: Mapping[str, ReportKey] = NOTHING_REPORTED
     ) -> list[ObservedQuery]:
         """Return the progress of each query; one that has ended is included once more. Raises SparkUnavailable.
 

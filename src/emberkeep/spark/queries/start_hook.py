@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from emberkeep.jobs.progress.records import ReportKey
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.files.state_locations import StateLocations
 from emberkeep.spark.model import ObservedQuery, StartedQuery
@@ -107,7 +108,7 @@ class QueryHook:
         kind.foreach = _remember_function(kind.foreach)
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
-    def progress(self, reported: Mapping[str, int] = NOTHING_REPORTED) -> list[ObservedQuery]:
+    def progress(self, reported: Mapping[str, ReportKey] = NOTHING_REPORTED) -> list[ObservedQuery]:
         """Return the progress of each query that the script has started.
 
         A query that has ended is included once more, then left out. One that a procedure has ended stays, because it

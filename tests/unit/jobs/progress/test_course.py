@@ -65,11 +65,21 @@ def test_the_next_attempt_counts_on_whenever_it_learns_of_those_before() -> None
         assert log.course() == course((3, 7, 7, 8, 11), (2, 2, 0, 1, 2))
 
 
-def test_a_clock_that_is_set_back_adds_to_the_newest_interval() -> None:
+def test_the_course_goes_on_when_the_clock_is_set_back() -> None:
     log = CourseLog()
     log.note(done(1), 1, BEGAN)
     log.note(done(2), 1, BEGAN + FIRST_STEP_MS)
-    log.note(done(5), 3, BEGAN - 3_600_000)
+    back = BEGAN - 3_600_000
+    log.note(done(5), 3, back)
+    log.note(done(6), 2, back + FIRST_STEP_MS)
+    assert log.course() == msgspec.structs.replace(course((1, 5, 6), (1, 3, 2)), began_ms=back - FIRST_STEP_MS)
+
+
+def test_a_time_that_is_a_little_late_adds_to_the_newest_interval() -> None:
+    log = CourseLog()
+    log.note(done(1), 1, BEGAN)
+    log.note(done(2), 1, BEGAN + FIRST_STEP_MS)
+    log.note(done(5), 3, BEGAN + 5)
     assert log.course() == course((1, 5), (1, 3))
 
 

@@ -43,14 +43,38 @@ def test_a_report_that_is_known_is_not_added_again() -> None:
     assert not log.add([record(1), record(2)], 5000)
     assert log.add([record(2), record(3)], 5000)
     assert batches(log.page(ALL)) == [1, 2, 3]
-    assert log.reported() == {"run-1": record(3).triggered_ms}
+    assert log.reported() == {"run-1": record(3).key}
+
+
+def test_reports_are_taken_when_the_clock_was_set_back() -> None:
+    log = filled(1, 2)
+    back = [set_back(record(number)) for number in (3, 4)]
+    assert log.add([record(2), *back], 5000)
+    assert not log.add(back, 5000)
+    assert log.add([set_back(record(5))], 100)
+    assert batches(log.page(ALL)) == [1, 2, 3, 4, 5]
+    assert batches(log.page(Selection(limit=10, after_ms=log.page(ALL).records[2].recorded_ms))) == [4, 5]
+
+
+def set_back(record: ProgressRecord) -> ProgressRecord:
+    return msgspec.structs.replace(record, triggered_ms=record.triggered_ms - 3_600_000)
+
+
+def test_a_query_that_waits_reports_its_next_batch_repeatedly() -> None:
+    log = filled(1)
+    waits = [msgspec.structs.replace(record(2), triggered_ms=record(2).triggered_ms + 10_000 * n) for n in range(3)]
+    assert log.add(waits[:2], 5000)
+    assert log.add(waits, 5000)
+    assert not log.add(waits, 5000)
+    assert log.add([set_back(record(2))], 5000), "it has run now"
+    assert batches(log.page(ALL)) == [1, 2, 2, 2, 2]
 
 
 def test_a_new_run_of_a_query_continues_its_history() -> None:
     log = filled(4)
     assert log.add([record(2, run_id="run-2")], 5000), "its clock may be behind"
     assert batches(log.page(ALL)) == [4, 2]
-    assert log.reported() == {"run-2": record(2).triggered_ms}
+    assert log.reported() == {"run-2": record(2).key}
 
 
 def test_records_have_names_that_grow() -> None:
@@ -77,7 +101,7 @@ def test_more_queries_than_are_kept_do_not_take_the_places_of_each_other() -> No
     for batch in range(10):
         reports = [record(batch, query_id=f"q-{number}", run_id=f"r-{number}") for number in range(count)]
         log.add(reports, 1000 * batch)
-        assert log.reported() == {f"r-{number}": reports[0].triggered_ms for number in range(count)}
+        assert log.reported() == {f"r-{number}": reports[0].key for number in range(count)}
         assert not log.add(reports, 1000 * batch + 500)
     assert [query.records for query in log.page(ALL).queries].count(10) >= QUERIES_KEPT - 5
     later = record(10, query_id="q-0", run_id="r-0")

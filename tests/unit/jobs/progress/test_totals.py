@@ -8,11 +8,11 @@ from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.totals import OTHER, QUERIES_COUNTED, QueryTotals, TotalsOfQueries
 
 
-def report(number: int, query: str = "q", run: str = "run-1", **changes: object) -> ProgressRecord:
+def report(number: int, query: str = "q", run: str = "1", **changes: object) -> ProgressRecord:
     """A batch that dropped 2 rows, and took 10 ms in total."""
     record = ProgressRecord(
         query_id=query,
-        run_id=run,
+        run_id=f"{query}-{run}",
         name="",
         batch_id=number,
         triggered_ms=1000 + number,
@@ -33,6 +33,15 @@ def test_every_batch_counts_once_whatever_is_looked_at_in_between() -> None:
     assert totals.of("another") is None
 
 
+def test_batches_count_when_the_clock_was_set_back() -> None:
+    totals = TotalsOfQueries()
+    totals.see({"q"}, [report(0), report(1, triggered_ms=5), report(2, triggered_ms=6)])
+    totals.see({"q"}, [report(2, triggered_ms=6), report(3, triggered_ms=7)])
+    found = totals.of("q")
+    assert found is not None
+    assert found.batches == 4
+
+
 def test_a_query_that_waits_does_nothing() -> None:
     totals = TotalsOfQueries()
     totals.see({"q"}, [report(0, phases={"latestOffset": 3, "triggerExecution": 4})])
@@ -43,7 +52,7 @@ def test_a_query_that_is_started_again_continues_to_count() -> None:
     totals = TotalsOfQueries()
     totals.see({"q"}, [report(5)])
     totals.see(set(), [])
-    totals.see({"q"}, [report(0, run="run-2")])
+    totals.see({"q"}, [report(0, run="2")])
     found = totals.of("q")
     assert found is not None
     assert found.batches == 2

@@ -116,7 +116,7 @@ def test_sums_are_right_for_a_query_with_many_sources() -> None:
 
 def test_only_new_reports_are_read() -> None:
     kept = [JavaReport(second) for second in range(10)]
-    new = new_reports(report(9), lambda: kept, second_ms(7))
+    new = new_reports(report(9), lambda: kept, (7, second_ms(7)))
     assert [each["batchId"] for each in new] == [8, 9]
     assert sum(each.reads for each in kept) == 3
 
@@ -125,10 +125,16 @@ def test_nothing_is_read_if_the_newest_report_is_known() -> None:
     def recent() -> list[JavaReport]:
         raise AssertionError
 
-    assert new_reports(report(9), recent, second_ms(9)) == []
-    assert new_reports({}, recent, -1) == []
+    assert new_reports(report(9), recent, (9, second_ms(9))) == []
+    assert new_reports({}, recent, None) == []
 
 
 def test_all_reports_of_an_unknown_run_are_new() -> None:
     kept = [JavaReport(second) for second in range(3)]
-    assert [each["batchId"] for each in new_reports(report(2), lambda: kept, -1)] == [0, 1, 2]
+    assert [each["batchId"] for each in new_reports(report(2), lambda: kept, None)] == [0, 1, 2]
+
+
+def test_reports_are_new_although_the_clock_was_set_back() -> None:
+    kept = [JavaReport(second) for second in range(10)]
+    new = new_reports(report(9), lambda: kept, (7, second_ms(7) + 3_600_000))
+    assert [each["batchId"] for each in new] == [7, 8, 9]
