@@ -9,7 +9,7 @@ These rules hold at every step:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from emberkeep.watchdog.model import (
@@ -44,6 +44,7 @@ class JobWatch:
     def __init__(self, settings: WatchSettings, attempt: int = 0) -> None:
         self._settings = settings
         self._attempt = attempt
+        self._taken_over = attempt
         self._restarts = RestartRule(settings)
         self._queries: dict[str, _Query] = {}
         self._alarms: dict[_Key, Alarm] = {}
@@ -64,6 +65,10 @@ class JobWatch:
         if restarts:
             self._restarts.restarted(now)
         return self._judged(("", AlarmKind.RESTARTS), "", self._restarts.look(now=now), ms)
+
+    def noted_before(self, restarts: Mapping[int, float]) -> None:
+        """Note restarts under earlier leaders, so that a change of leader hides no storm: by attempt, when it began."""
+        self._restarts.restarted_before(at for attempt, at in restarts.items() if attempt <= self._taken_over)
 
     def reported(self, attempt: int, queries: Iterable[QueryFacts], *, held: bool, now: float, ms: int) -> list[Effect]:
         """Judge the job by a report of the attempt. ``held``: see CommitRule."""

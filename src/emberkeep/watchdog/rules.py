@@ -7,6 +7,7 @@ raised by a text, and cleared by "" alone: between the two bounds of a rule noth
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from statistics import median
 
 from emberkeep.watchdog.model import QueryFacts, WatchSettings
@@ -145,6 +146,10 @@ class RestartRule:
 
     def restarted(self, now: float) -> None:
         self._times.append(now)
+
+    def restarted_before(self, times: Iterable[float]) -> None:
+        """Note restarts that were not known yet, in any order."""
+        self._times = deque(sorted([*times, *self._times]), maxlen=self._times.maxlen)
 
     def look(self, *, now: float) -> Finding:
         while self._times and now - self._times[0] > self._window:

@@ -242,6 +242,15 @@ def test_moves_the_first_start_and_repeated_news_are_no_restarts() -> None:
     assert job.raised() == []
 
 
+def test_restarts_that_earlier_leaders_have_seen_count_until_they_are_old() -> None:
+    job = WatchedJob(attempt=4)
+    job.watch.noted_before({2: job.now - 700.0, 3: job.now - 300.0, 4: job.now - 5.0, 5: job.now})
+    job.restart(10.0)
+    assert job.raised() == [], "the first is too old, and attempt 5 is this leader's own"
+    job.restart(10.0)
+    assert job.raised() == [AlarmKind.RESTARTS]
+
+
 # --- restarts by the watchdog -----------------------------------------------------------------------------------------
 
 

@@ -102,7 +102,6 @@ class Dispatcher(Actor):
         calls = DriverCalls(surroundings, configuration[options.RPC_TIMEOUT], term)
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
-        self._earlier = EarlierAttempts(self, self._table, surroundings.chronicle, system.rng)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
         self.requests = JobRequests(
             self, self._machines, writes, self._answers, term.clock, calls, self._periodic_savepoint_ended
@@ -142,6 +141,7 @@ class Dispatcher(Actor):
         self.cluster = ClusterChanges(self, self._machines, self.moves)
         self._notices = JobNotices(surroundings.notifier, term)
         self._watches = JobWatches(self, self._machines, term, self._notices)
+        self._earlier = EarlierAttempts(self, self._table, surroundings.chronicle, system.rng, self._watches)
         self.job_masters = JobMasterReports(
             self, self._machines, term, self.requests, self._checkpoints, self.moves, self._watches, self._savepoints
         )

@@ -14,6 +14,7 @@ from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.chronicle.selection import Selection
+from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_table import JobTable
 from emberkeep.jobmanager.notes.noted_attempts import TYPES, noted_attempts
 from emberkeep.jobs.history import ATTEMPTS_KEPT
@@ -26,16 +27,21 @@ log = structlog.get_logger(__name__)
 
 
 class EarlierAttempts:
-    """Completes the history that users see. No decision depends on it, so nothing waits for it.
+    """Completes the history that users see, and the watchdog's count of restarts.
+
+    No decision depends on them, only an alarm, so nothing waits for this.
 
     Belongs to ``owner`` and runs in its event loop.
     """
 
-    def __init__(self, owner: Actor, table: JobTable, chronicle: ChronicleReader, rng: random.Random) -> None:
+    def __init__(
+        self, owner: Actor, table: JobTable, chronicle: ChronicleReader, rng: random.Random, watches: JobWatches
+    ) -> None:
         self._owner = owner
         self._table = table
         self._chronicle = chronicle
         self._rng = rng
+        self._watches = watches
 
     async def read(self, job_ids: Iterable[JobId]) -> None:
         """Read the events of these jobs, one job after the other, until all are read or have ended."""
@@ -61,3 +67,4 @@ class EarlierAttempts:
         job = self._table.active.get(job_id)
         if job is not None:
             job.state.history.noted_before(noted)
+            self._watches.noted_before(job, noted)

@@ -172,6 +172,29 @@ def test_a_restart_storm_is_an_alarm_of_the_job() -> None:
     in_virtual_time(scenario)
 
 
+def test_restarts_under_an_earlier_leader_count_for_a_storm() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), {"watchdog.restarts.max": "2"})
+        async with cluster.leading():
+            task_manager = await cluster.add()
+            await cluster.run_job()
+            for attempt in (1, 2):
+                task_manager.exits(JOB, attempt, KILLED)
+                await cluster.next_jobmaster(JOB, attempt + 1)
+            assert (await cluster.view(JOB)).alarms == ()
+        async with cluster.leading() as service:
+            await cluster.next_jobmaster(JOB, 3)
+            history = service._seat.leader.dispatcher._table.active[JOB].state.history
+            await cluster.holds(lambda: len(history.attempts()) == 3)
+            assert (await cluster.view(JOB)).alarms == ()
+            task_manager.exits(JOB, 3, KILLED)
+            await cluster.next_jobmaster(JOB, 4)
+            (alarm,) = (await cluster.view(JOB)).alarms
+            assert alarm.kind is AlarmKind.RESTARTS
+
+    in_virtual_time(scenario)
+
+
 def test_the_end_of_a_job_is_told_and_ends_its_alarms() -> None:
     async def scenario() -> None:
         heard = Heard()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 
 import structlog
 
@@ -17,7 +18,7 @@ from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import QueryCheckpoint
-from emberkeep.jobs.model import FailureKind
+from emberkeep.jobs.model import AttemptRecord, FailureKind
 from emberkeep.jobs.transitions import Phase
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
@@ -41,6 +42,17 @@ class JobWatches:
         moved = outcome is not None and outcome.kind is FailureKind.MOVED
         clock = self._term.clock
         self._carry_out(job, job.watch.begun(attempt, moved=moved, now=clock.now(), ms=clock.now_ms()))
+
+    def noted_before(self, job: ManagedJob, noted: Sequence[AttemptRecord]) -> None:
+        """Note the attempts that earlier leaders have noted, the oldest first, by clocks that may differ."""
+        clock = self._term.clock
+        now, now_ms = clock.now(), clock.now_ms()
+        restarts = {
+            each.attempt: now - max(0, now_ms - each.started_ms) / 1000
+            for before, each in pairwise(noted)
+            if before.outcome is None or before.outcome.kind is not FailureKind.MOVED
+        }
+        job.watch.noted_before(restarts)
 
     def reported(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> None:
         """Judge a job by the newest report of its JobMaster."""
