@@ -1,4 +1,4 @@
-"""Streams of events whose clients go away."""
+"""Streams of events whose clients go away, or that fail in the middle."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import asyncio
 import socket
 import struct
 
+import aiohttp
+import pytest
 from aiohttp import web
 
+from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.rest.serving.server_sent_events import event_stream
 from tests.unit.rest.one_handler import one_handler
 from tests.unit.rest.server import Site, eventually
@@ -36,6 +39,27 @@ async def test_a_client_that_neither_reads_nor_closes_in_order_ends_its_stream(s
             await eventually(is_waiting)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
         await eventually(lambda: bool(served.ends))
+
+    assert served.ends == [None]
+    assert site.api.waiting.taken == 0
+
+
+@pytest.mark.parametrize("error", [RetryLater("no leader"), Unavailable("not mounted"), KeyError("a mistake")])
+async def test_a_stream_that_fails_ends_in_order_without_the_text_of_an_error(site: Site, error: Exception) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        async with event_stream(site.api, request) as response:
+            await response.write(b"id: 7\n\n")
+            if response.prepared:
+                raise error
+        return response
+
+    async with (
+        one_handler(handle) as served,
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{served.port}/") as answer,
+    ):
+        assert answer.status == 200
+        assert await answer.read() == b"id: 7\n\n"
 
     assert served.ends == [None]
     assert site.api.waiting.taken == 0
