@@ -6,6 +6,7 @@ a lower bound: batches committed after the last report are missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 
 import msgspec
@@ -18,7 +19,7 @@ QUERIES_KEPT = 50  # queries with the newest commits; a job may start any number
 QUERIES_BYTES = 256 * 1024  # of these as JSON: a larger record does not fit into a node of ZooKeeper
 SAVEPOINTS_KEPT = 20  # the newest savepoints that were asked for; periodic ones are all kept until they are deleted
 LOCATION_LIMIT = 4096  # characters; a longer location is not reported, so that a record stays small
-_SHA256_DIGITS = 64
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ class SavepointPointer(Compatible, frozen=True, kw_only=True):
     @property
     def is_recordable(self) -> bool:
         """False if no savepoint can be there. A driver has said so, and the record has to stay small."""
-        return len(self.path.encode()) <= LOCATION_LIMIT and len(self.manifest_sha256) <= _SHA256_DIGITS
+        return len(self.path.encode()) <= LOCATION_LIMIT and _SHA256.fullmatch(self.manifest_sha256) is not None
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):

@@ -201,13 +201,13 @@ class Savepoints(Protocol):
     async def manifest(self, path: str) -> tuple[Manifest, str]:
         """Return a savepoint's manifest and the manifest's SHA-256.
 
-        Raises Absent, InvalidInput (damaged), RetryLater, Fatal (unsupported kind of location, missing permission).
+        Raises Absent, InvalidInput (damaged, unsupported kind of location), RetryLater (also a missing permission).
         """
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
         """Read ``count`` files, from index ``first`` of the manifest's list, and compare them with the manifest.
 
-        If ``count`` is None, read all files from ``first`` on. Raises Absent, RetryLater, Fatal.
+        If ``count`` is None, read all files from ``first`` on. Raises Absent, InvalidInput, RetryLater.
         """
 
     async def begin_disposal(self, path: str) -> bool:

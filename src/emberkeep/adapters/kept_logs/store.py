@@ -76,16 +76,16 @@ class KeptLogStore:
         If something of a job cannot be deleted now, that is raised after all other jobs had their turn.
         """
         jobs = await self._write(self._files.jobs)
-        delayed: RetryLater | None = None
+        failure: EmberkeepError | None = None
         for job_id in jobs:
             async with self._writing:
                 try:
                     await self._write(partial(self._files.prune, job_id, self._now_ms()))
-                except RetryLater as error:
-                    delayed = error
+                except EmberkeepError as error:
+                    failure = error
         await asyncio.to_thread(self._files.forget, set(jobs))
-        if delayed is not None:
-            raise delayed
+        if failure is not None:
+            raise failure
 
     @contextlib.asynccontextmanager
     async def _writer(self) -> AsyncIterator[None]:

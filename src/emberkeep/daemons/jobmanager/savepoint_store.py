@@ -50,14 +50,14 @@ class SavepointStore:
     async def manifest(self, path: str) -> tuple[Manifest, str]:
         """Return the manifest and its SHA-256.
 
-        Raises Absent, InvalidInput (damaged, or of a newer release), RetryLater, Fatal.
+        Raises Absent, InvalidInput (no such location, damaged, or of a newer release), RetryLater.
         """
-        return await self._run(path, lambda store, _: _manifest(store, path))
+        return await self._read(path, lambda store, _: _manifest(store, path))
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
-        """Verify files of the savepoint, see ``rest.ports.Savepoints``. Raises Absent, RetryLater, Fatal."""
+        """Verify files of the savepoint, see ``rest.ports.Savepoints``. Raises Absent, InvalidInput, RetryLater."""
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
-        return await self._run(path, check)
+        return await self._read(path, check)
 
     async def begin_disposal(self, path: str) -> bool:
         """Take the savepoint away from all starts, see ``rest.ports.Savepoints``. Raises what ``dispose`` raises."""
@@ -86,6 +86,13 @@ class SavepointStore:
         """
         path = savepoint.path
         await self._work.run_steps(_place(path), path, lambda pulse: _delete(savepoint, sibling, pulse))
+
+    async def _read(self, path: str, work: Callable[[DurableState, Pulse], T]) -> T:
+        """Return the result of ``work``, which only reads: what this process may not read may be read later."""
+        try:
+            return await self._run(path, work)
+        except Fatal as error:
+            raise Unavailable(error.message, hint=error.hint) from error
 
     async def _run(self, path: str, work: Callable[[DurableState, Pulse], T]) -> T:
         """Return the result of ``work``. Raises Unavailable if the storage does not answer, and what ``work`` raises.
@@ -157,7 +164,12 @@ def _open(path: str, admit: Callable[[str], None] | None) -> DurableState:
         path = f"{HADOOP_SCHEMES.get(scheme.lower(), scheme)}://{rest}"
     elif path.startswith("file:/"):  # Hadoop's form of a local path
         path = path.removeprefix("file:")
-    return open_state_store(path, admit=admit)
+    try:
+        return open_state_store(path, admit=admit)
+    except Fatal as error:
+        if admit is not None:
+            raise
+        raise InvalidInput(f"no savepoint can be read there: {error.message}", field="path", hint=error.hint) from error
 
 
 def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:

@@ -22,7 +22,7 @@ from emberkeep.protocol.rest_savepoints import SavepointEntry, SavepointList, Sa
 MOST_LISTED: Final = 1000
 _NEVER: Final = -1
 _Kind = Literal["", "savepoint", "periodic", "stop", "drain", "upgrade", "unknown"]  # the texts of SavepointKind
-_CURSOR: Final = r"^([0-9]{1,15}-[0-9a-f]{64})?$"
+_CURSOR: Final = r"^([0-9]{1,15}-[^-]{0,64})?$"  # an earlier release has recorded digests that are none
 
 
 class ListSavepoints(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

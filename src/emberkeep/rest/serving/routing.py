@@ -192,6 +192,8 @@ def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
         if name not in known:
             raise _unknown_parameter(name, f"possible: {', '.join(known)}")
         values = request.query.getall(name)
+        if any(value.endswith("\n") for value in values):  # the end of a pattern would match before it
+            raise InvalidInput(f"query parameter {name} ends with a line break", field=name)
         if len(values) > 1 and not known[name]:
             raise InvalidInput(f"query parameter {name} is given twice", field=name)
         given[name] = values if known[name] else values[0]

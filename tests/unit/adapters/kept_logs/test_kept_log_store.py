@@ -12,7 +12,7 @@ import pytest
 from emberkeep.adapters.kept_logs import store as module
 from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
-from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
+from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import LogPiece, Position
 from tests.support.kept_logs.pieces import JOB, key, piece
@@ -84,8 +84,9 @@ async def test_a_sweep_deletes_what_is_too_old(site: Site, tmp_path: Path) -> No
     assert await site.store.logs(JOB) == []
 
 
+@pytest.mark.parametrize(("number", "raised"), [(errno.EIO, RetryLater), (errno.ENOSPC, Fatal)])
 async def test_what_cannot_be_deleted_of_a_job_does_not_stop_the_sweep(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, raised: type[EmberkeepError]
 ) -> None:
     other, unlinking = JobId("2" * 32), Path.unlink
     for job_id in (JOB, other):
@@ -94,11 +95,11 @@ async def test_what_cannot_be_deleted_of_a_job_does_not_stop_the_sweep(
 
     def failing(path: Path, *, missing_ok: bool = False) -> None:
         if JOB in path.parts:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+            raise OSError(number, os.strerror(number))
         unlinking(path, missing_ok=missing_ok)
 
     monkeypatch.setattr(Path, "unlink", failing)
-    with pytest.raises(RetryLater, match=JOB):
+    with pytest.raises(raised, match=JOB):
         await site.store.sweep()
 
     assert [path.name for path in (tmp_path / "logs").iterdir()] == [JOB]

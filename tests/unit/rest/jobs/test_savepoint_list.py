@@ -106,6 +106,14 @@ async def test_many_come_in_parts_that_miss_and_repeat_none(site: Site, gateway:
     assert len(found) == len(set(found)) == 1100
 
 
+async def test_a_digest_that_is_none_divides_the_list_as_well(site: Site, gateway: FakeGateway) -> None:
+    """A driver reports it, and an earlier release has recorded it unseen."""
+    have(gateway, FLIGHTS, *(pointer(number, manifest_sha256="no digest/?&%") for number in (1, 2)))
+    first = await listed(site, limit=1)
+    assert [entry["path"] for entry in first["savepoints"]] == ["/s/2"]
+    assert await paths(site, before=first["next"]) == ["/s/1"]
+
+
 async def test_an_entry_says_what_the_savepoint_is(site: Site, gateway: FakeGateway) -> None:
     have(gateway, FLIGHTS, pointer(1, procedure=Procedure.SUSPEND, size=4096, duration_ms=1500), pointer(2))
     child = job_id(7)

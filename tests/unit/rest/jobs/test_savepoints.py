@@ -252,6 +252,20 @@ async def test_what_is_no_savepoint_is_404_and_a_damaged_one_400(site: Site, sav
     assert "damaged" in answer.problem().detail
 
 
+@pytest.mark.parametrize(
+    ("path", "status"), [("s3://", 400), ("hdfs://name/s", 400), ("file://host/s", 400), ("s3://bucket/s", 503)]
+)
+async def test_a_location_that_cannot_be_read_is_no_error_of_the_server(
+    site: Site, monkeypatch: pytest.MonkeyPatch, path: str, status: int
+) -> None:
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    read = await site.get("/v1/savepoints/manifest", params={"path": path})
+    checked = await post(site, "/savepoint-verification", {"savepoint-path": path})
+    for answer in (read, checked):
+        assert (answer.status, bool(answer.problem().hint)) == (status, True), answer
+
+
 async def verified(site: Site, savepoint: Path) -> Any:
     answer = await post(site, "/savepoint-verification", {"savepoint-path": str(savepoint)})
     assert answer.status == 200, answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emberkeep.base.clock import MOST_MS
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.lifecycle.requests.events import Ended
@@ -14,7 +15,7 @@ def pointer_of(request: ProcedureRequest, progress: ProcedureProgress) -> Savepo
     pointer = SavepointPointer(
         path=progress.savepoint,
         manifest_sha256=progress.manifest_sha256,
-        created_ms=progress.ended_ms,
+        created_ms=max(0, min(progress.ended_ms, MOST_MS)),  # by the driver's clock, which may be anything
         trigger_id=progress.trigger_id,
         periodic=request.periodic,
         procedure=request.procedure,
