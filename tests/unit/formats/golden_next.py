@@ -25,6 +25,7 @@ from emberkeep.adapters.job_store.unfinished_restore import UnfinishedRestore, r
 from emberkeep.adapters.kept_logs.segments import decompress, encode_piece, scan_segment
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import read_marks, write_marks
+from emberkeep.adapters.slurm.ended_jobs import read_ended, write_ended
 from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
 from emberkeep.adapters.zookeeper.layout import LeaderRecord, RegisteredAddress, ResultNode, decode_node, encode_node
@@ -656,6 +657,7 @@ FORMATS = {
         lambda path: read_nodes(path.read_bytes(), where=path.name).record,
         NODES,
     ),
+    "ended-slurm-jobs": Format(lambda path: write_ended(path, (7, 4711)), read_ended, frozenset({7, 4711})),
     "restoring": Format(
         lambda path: write_unfinished(path.parent, UNFINISHED),
         lambda path: read_unfinished(path.parent),

@@ -26,6 +26,7 @@ import structlog
 
 from emberkeep.adapters.http.security import is_loopback
 from emberkeep.adapters.slurm.commands import SlurmCommands
+from emberkeep.adapters.slurm.ended_jobs import read_ended, write_ended
 from emberkeep.adapters.slurm.nodes import NODE_FORMAT, SlurmNode, parse_nodes
 from emberkeep.adapters.slurm.queue import Phase, QueuedJob, parse_queue
 from emberkeep.adapters.slurm.submission import Request, batch_script, sbatch_arguments, submitted_id
@@ -50,6 +51,7 @@ _MIB = 1024**2
 _NO_TASK_MANAGER = TaskManagerId("")
 _OUTPUT = ".log"  # suffix of the file with a job's output
 _OUTPUTS_KEPT = 200
+_ENDED = "ended-slurm-jobs"
 _AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
 _END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
 
@@ -94,7 +96,8 @@ class SlurmJobs:
             environment_handed_on(os.environ),
         )
         self._mine: dict[TaskManagerId, QueuedJob] = {}
-        self._ended: set[int] = set()  # ids of jobs that were cancelled, or replaced by a newer one
+        self._ended: set[int] = set()  # ids of jobs that were cancelled, or replaced by a newer one; recorded
+        self._knows_ended = False  # what earlier leaders have recorded was read
         self._asked_at = float("-inf")  # when the queue was last asked for
         self._problem: EmberkeepError | None = None  # why the last answer could not be used
         self._nodes: tuple[SlurmNode, ...] = ()
@@ -134,6 +137,7 @@ class SlurmJobs:
         if job is not None:
             self._ended.add(job.job_id)
         await self._submit(task_manager, excluded)
+        await self._record_ended()
 
     async def end(self, task_manager: TaskManagerId) -> None:
         number = self._number_of(f"{self._prefix}{task_manager.removeprefix('tm-')}")
@@ -156,6 +160,7 @@ class SlurmJobs:
         if job is not None:
             self._ended.add(job.job_id)
             del self._mine[task_manager]
+            await self._record_ended()
 
     # --- the queue ----------------------------------------------------------------------------------------------------
 
@@ -163,6 +168,9 @@ class SlurmJobs:
         """Read the queue. Raises Unavailable, Fatal: then it is not read again before the query interval is over."""
         self._asked_at = self._now()
         try:
+            if not self._knows_ended:
+                self._ended |= await asyncio.to_thread(read_ended, self._directory / _ENDED)
+                self._knows_ended = True
             printed = await self._commands.read("squeue", "--json", "--me", "--states=all")
             jobs = await asyncio.to_thread(parse_queue, printed)  # a queue may have thousands of jobs
         except EmberkeepError as error:
@@ -196,6 +204,10 @@ class SlurmJobs:
         except EmberkeepError as error:
             self._ended -= set(jobs)  # found again with the next look
             log.warning("cannot cancel repeated submissions", jobs=list(jobs), reason=str(error))
+
+    async def _record_ended(self) -> None:
+        if self._knows_ended:  # otherwise the record may have more
+            await asyncio.to_thread(write_ended, self._directory / _ENDED, self._ended)
 
     def _number_of(self, name: str) -> int | None:
         """Return the number in a job's name; None if it is not a job of this cluster."""

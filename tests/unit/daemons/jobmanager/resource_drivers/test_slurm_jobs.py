@@ -167,6 +167,42 @@ async def test_a_job_that_slurm_has_forgotten_has_ended_and_stays_listed(tmp_pat
     assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
 
 
+@pytest.mark.parametrize("how", ["ended by itself", "cancelled"])
+async def test_a_job_that_an_earlier_leader_has_ended_is_not_listed_again(
+    tmp_path: Path, slurm: FakeSlurm, how: str
+) -> None:
+    """Slurm shows it for some minutes, and what has died unnoticed would be submitted again."""
+    earlier = slurm_driver(tmp_path, slurm)
+    for taken in (NONE, frozenset({FIRST})):
+        await earlier.survey()
+        await earlier.start(FREE, taken)
+    if how == "ended by itself":
+        slurm.set_state("-tm-0", "COMPLETED")
+        await earlier.survey()
+    await earlier.end(FIRST)
+    slurm.set_state("-tm-1", "NODE_FAIL")
+    second = TaskManagerId("tm-1")
+    leader = slurm_driver(tmp_path, slurm)
+    assert await leader.survey() == (StartedTaskManager(second, "n1", alive=False),)
+    await leader.revive(second, FREE)
+    slurm.set_state("-tm-1", "COMPLETED")
+    await leader.survey()
+    await leader.end(second)
+    assert await slurm_driver(tmp_path, slurm).survey() == ()
+
+
+async def test_a_record_of_ended_jobs_that_is_damaged_keeps_no_task_manager_away(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    await slurm_driver(tmp_path, slurm).start(FREE, NONE)
+    record = tmp_path / "resourcemanager" / "ended-slurm-jobs"
+    record.write_bytes(b"emberkeep")
+    driver = slurm_driver(tmp_path, slurm)
+    assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
+    await driver.end(FIRST)
+    assert await slurm_driver(tmp_path, slurm).survey() == ()
+
+
 async def test_one_that_comes_back_avoids_blocked_nodes(tmp_path: Path, slurm: FakeSlurm) -> None:
     driver = slurm_driver(tmp_path, slurm)
     await driver.start(FREE, NONE)
