@@ -1,4 +1,4 @@
-"""Dynamic allocation with real Spark while a node with executors is lost."""
+"""Dynamic allocation with real Spark while a node with executors is lost, or evacuated."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import pytest
 
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.clusters import Cluster, roomy_cluster
-from tests.integration.elastic.test_dynamic_allocation import MOST, registered
+from tests.integration.conditions import until
+from tests.integration.elastic.test_dynamic_allocation import MOST, events, free, registered
 from tests.integration.elastic.test_dynamic_allocation_faults import Bursts, away
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("ELASTIC-4")]
 
 NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 SLOTS_OF_NODE = 2
+STAY = ("--conf", "spark.dynamicAllocation.executorIdleTimeout=1h")  # so only the evacuation makes executors go
 
 
 @pytest.fixture
@@ -64,3 +66,26 @@ def test_executors_of_a_lost_node_are_replaced_and_slots_follow_the_load_afterwa
     lines = cluster.shell.done("events", bursts.job_id, "-o", "json").out.splitlines()
     ended = [event for event in map(json.loads, lines) if event["type"] == "executors-ended"]
     assert {event["task-manager"] for event in ended} == {f"tm-{lost}"}
+
+
+def test_an_evacuated_node_hands_over_what_an_idle_job_still_needs(of_three_nodes: Cluster) -> None:
+    cluster, bursts = of_three_nodes, Bursts(of_three_nodes, *STAY)
+    bursts.wait_for_most("the burst has the most executors")
+    bursts.finish(1)
+    left = other_node(bursts)
+    cluster.shell.done("node", "evacuate", left, "--cause", "dust", "--wait")
+    job = cluster.job(bursts.job_id)
+    assert not on_node(job, left)
+    assert registered(job) >= MOST - 1
+    bursts.go(1)
+    bursts.wait_for_most("the second burst has the most executors elsewhere")
+    bursts.finish(2)
+    cluster.shell.done("node", "unblock", left)
+    assert not on_node(cluster.job(bursts.job_id), left)
+    until(lambda: free(cluster) == SLOTS_OF_NODE * len(NODES) - MOST, "it holds no more slots than it uses")
+    bursts.go(2)
+    bursts.wait_for_end()
+    bursts.check_nothing_was_computed_again()
+    cluster.wait_until_idle()
+    stages = [event["Stage Info"] for event in events(bursts.logs) if event["Event"] == "SparkListenerStageSubmitted"]
+    assert {stage["Stage Attempt ID"] for stage in stages if isinstance(stage, dict)} == {0}
