@@ -70,6 +70,54 @@ print("again", answer(), flush=True)
 spark.stop()
 """
 
+# One whose queries run while leaders are lost, in one session with a view.
+HOLDING = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+address, place = sys.argv[1], Path(sys.argv[2])
+spark = SparkSession.builder.remote(f"{address};user_id=holding").getOrCreate()
+spark.range(10).createOrReplaceTempView("kept_by_the_session")
+
+def held(number):
+    def hold(x):
+        (place / f"runs-{number}").touch()
+        while not (place / f"go-{number}").exists():
+            time.sleep(0.1)
+        return x + 7
+    return spark.range(0, 1, 1, 1).select(udf(hold, "long")("id")).collect()[0][0]
+
+for number in range(2):
+    answer = held(number)
+    print("held", answer, "view", spark.sql("select sum(id) from kept_by_the_session").collect()[0][0], flush=True)
+spark.stop()
+"""
+
+# One that asks again and again, of a view of its session, and ends with the first error that it sees.
+FREQUENT = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+address, place, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+try:
+    spark = SparkSession.builder.remote(f"{address};user_id={name}").getOrCreate()
+    spark.createDataFrame([(3,), (4,)], "id long").createOrReplaceTempView("kept_by_the_session")
+    with (place / f"answers-{name}").open("a") as answers:
+        while not (place / "enough").exists():
+            found = spark.sql("select sum(id) from kept_by_the_session").collect()[0][0]
+            assert found == 7, found
+            print(found, file=answers, flush=True)
+            time.sleep(0.2)
+    print("no error", flush=True)
+except Exception as error:
+    print(repr(error).replace("\\n", " "), flush=True)
+    raise
+spark.stop()
+"""
+
 # One of two users. Each makes views, functions and settings of the same names, tries to get at those of the other, and
 # asks the server for the session of the other.
 USER = """
