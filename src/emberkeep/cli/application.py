@@ -59,17 +59,6 @@ _AFTER_INSTALL = {
     "fish": "new shells use it",
 }
 
-# What makes the printed script complete. Zsh finds the installed one by its name; this one may be sourced or evaluated,
-# or have any name in a directory of fpath.
-_AFTER_SCRIPT = {
-    "zsh": """
-case ${zsh_eval_context[-1]} in
-  loadautofunc|shfunc) _cyclopts_emberkeep "$@" ;;
-  *) compdef _cyclopts_emberkeep emberkeep ;;
-esac
-"""
-}
-
 
 def version() -> int:
     """Show the versions of Emberkeep, Python and Spark."""
@@ -99,12 +88,17 @@ def completion(
     install
         Write the script to where the shell looks for it, instead of printing it.
     """
+    from emberkeep.cli.completion.scripts import completion_script
+
     app = build_app()
+    script = completion_script(app, shell)
     if install:
-        say(f"completion is installed in {app.install_completion(shell=shell, add_to_startup=False)}")
+        place = app.install_completion(shell=shell, add_to_startup=False)
+        place.write_text(script)
+        say(f"completion is installed in {place}")
         say(_AFTER_INSTALL[shell])
     else:
-        sys.stdout.write(app.generate_completion(shell=shell) + _AFTER_SCRIPT.get(shell, ""))
+        sys.stdout.write(script)
     return ExitCode.OK
 
 

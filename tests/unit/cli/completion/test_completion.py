@@ -117,6 +117,6 @@ def test_it_is_installed_where_the_shell_looks(tmp_path: Path, monkeypatch: pyte
         monkeypatch.delenv(name, raising=False)
     assert main(["completion", "bash", "--install"]) == 0
     installed = tmp_path / ".local/share/bash-completion/completions/emberkeep"
-    assert "complete -F _emberkeep emberkeep" in installed.read_text()
+    assert installed.read_text().endswith("complete -F _emberkeep_whole_words emberkeep\n")
     assert str(installed) in capfd.readouterr().err
     assert not (tmp_path / ".bashrc").exists()
