@@ -75,7 +75,7 @@ class DriverWatch:
     process: Process
     key: DriverKey
     last_contact: float  # when the JobManager got the last message that it answered; minus infinity: never
-    impaired_at: float  # when it was last frozen or cut off from the JobManager
+    impaired_at: float  # when it was last frozen, or cut off from a JobManager that may refuse it
     useless_seconds: float = 0.0  # time in which it could have been ended, since its attempt is over
 
 
@@ -379,9 +379,12 @@ class Properties:
             self._violate("invariant", f"{where}: {error}")
 
     def _speaks(self, driver: Process) -> bool:
-        """True if the driver and the JobManager can exchange messages now."""
+        """True if the driver and the JobManager can exchange messages now, and the JobManager may refuse the driver.
+
+        A JobManager without its store refuses nobody, see (n).
+        """
         jm = self.cluster.jm_process
-        if jm is None or not jm.alive or jm.frozen or driver.frozen:
+        if jm is None or not jm.alive or jm.frozen or driver.frozen or self.cluster.store.away_from(jm) is not None:
             return False
         network = self.cluster.network
         return network.passes(driver.party, jm.party) and network.passes(jm.party, driver.party)
