@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.gateway_connection import Connection
+from emberkeep.spark.standby.memory import release_memory, warm_up_options
 from emberkeep.spark.standby.native_calls import JAVA_OF_STANDBYS
 from emberkeep.spark.standby.reflection import Reflection
 from emberkeep.spark.standby.warming import StateWarmUp, warm
@@ -21,17 +23,20 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 REPLIES = "org.apache.hadoop.hdfs.web.JsonUtilClient"  # Hadoop's client loads it with the first reply of a gateway
 TLS = "org.apache.hadoop.hdfs.web.SSLConnectionConfigurator"
-HEAP = "1g"
+HEAP_MB = 1024
+GC_LOG = "gc.log"
 
 
 @pytest.fixture
-def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start a JVM as PySpark does."""
+def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """Start a JVM as PySpark does, with the options of a standby process."""
     from pyspark.java_gateway import launch_gateway
 
     if find_java(os.environ).major != JAVA_OF_STANDBYS:
         pytest.skip(f"standby processes need Java {JAVA_OF_STANDBYS}")
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--driver-memory {HEAP} pyspark-shell")
+    options = shlex.join((*warm_up_options(HEAP_MB), f"-Xlog:gc:file={tmp_path / GC_LOG}"))
+    arguments = ("--driver-memory", f"{HEAP_MB}m", "--driver-java-options", options, "pyspark-shell")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join(arguments))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     found: Any = launch_gateway()  # type: ignore[no-untyped-call]
     yield found
@@ -67,3 +72,10 @@ def test_a_warm_up_reads_state_through_a_gateway_if_jobs_can_have_one(
     user = gateway.jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
     assert user.getTokens().isEmpty(), "the credential of the warm-up is left"
     assert not place.exists(), "files of the warm-up are left"
+    release_memory(reflection)
+    runtime = gateway.jvm.java.lang.Runtime.getRuntime()
+    used = runtime.totalMemory() - runtime.freeMemory()
+    assert runtime.totalMemory() > 0.7 * min(10 * used, runtime.maxMemory()), "the job begins in a full heap"
+    collections = (tmp_path / GC_LOG).read_text()
+    assert "Pause Full" in collections
+    assert "Concurrent Mark" not in collections, "the collector has learned from a warm-up at idle priority"

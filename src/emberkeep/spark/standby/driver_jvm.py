@@ -16,7 +16,7 @@ from emberkeep.spark.jvm.driver_jvm import DriverJvm, jvm_environment, make_scra
 from emberkeep.spark.jvm.gateway_connection import Connection
 from emberkeep.spark.model import DriverSettings
 from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
-from emberkeep.spark.standby.memory import release_memory
+from emberkeep.spark.standby.memory import release_memory, warm_up_options
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
 from emberkeep.spark.standby.reflection import Reflection, failures_of_py4j
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
@@ -108,7 +108,8 @@ def start_standby_jvm(settings: DriverSettings, warm_up: Path, state: StateWarmU
     StandbyFailed, JvmStartFailed, SparkInternalsMissing, OSError.
     """
     plan = plan_jvm({}, settings, os.environ)
-    jvm = start_jvm(plan, settings, (*NATIVE_OPTIONS, *LATE_OPTIONS))
+    options = (*NATIVE_OPTIONS, *LATE_OPTIONS, *warm_up_options(plan.shape.heap_mb))
+    jvm = start_jvm(plan, settings, options)
     try:
         parameters = jvm.gateway.gateway_parameters
         warm(Connection(parameters.port, parameters.auth_token), warm_up, os.environ, state, for_driver=True)

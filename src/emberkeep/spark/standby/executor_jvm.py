@@ -26,7 +26,7 @@ from emberkeep.spark.jvm.executor_command import (
 )
 from emberkeep.spark.jvm.gateway_connection import Connection
 from emberkeep.spark.standby.identity import COMMAND, LATE_OPTIONS, TEMPORARY, Identity
-from emberkeep.spark.standby.memory import release_memory
+from emberkeep.spark.standby.memory import release_memory, warm_up_options
 from emberkeep.spark.standby.native_calls import NATIVE_OPTIONS
 from emberkeep.spark.standby.reflection import failures_of_py4j
 from emberkeep.spark.standby.reset import forget_objects, reset_login, reset_warehouse
@@ -93,6 +93,7 @@ def standby_command(shape: ExecutorShape, archive: Path | None, temporary_dir: P
         "-XX:-UsePerfData",
         *NATIVE_OPTIONS,
         *LATE_OPTIONS,
+        *warm_up_options(shape.heap_mb),
         *shape.options,
         _GATEWAY_CLASS,
     ]

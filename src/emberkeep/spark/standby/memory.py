@@ -1,8 +1,12 @@
-"""Give back memory that a JVM used only during its warm-up.
+"""The memory of a standby JVM: how its warm-up uses it, and how it is given back.
 
 A JVM keeps what its heap once needed, and the C library what native code once needed. Two flags that a running JVM can
 change make the next collections shrink the heap to what is in use. At the end the heap grows again, which takes memory
 only when it is used: a job that begins in a full heap would collect garbage all the time.
+
+G1 learns from each marking of the heap how early it must begin the next one. What it learns at idle priority is wrong:
+it then marks whenever the job allocates a large array, and a restart takes a second longer. So the warm-up has so much
+room that it never marks.
 """
 
 from __future__ import annotations
@@ -13,11 +17,18 @@ from emberkeep.spark.standby.reflection import Reflection
 
 _LEAST_FREE, _MOST_FREE = "MinHeapFreeRatio", "MaxHeapFreeRatio"  # percent of the heap
 _SHRINKING = ("5", "10")
-_GROWING = ("70", "80")
+_GROWING = ("90", "95")
+_FIRST_HEAP_MB = 1024  # of which a warm-up needs less than half
+_FIRST_METASPACE_MB = 256  # Spark's classes take 190
 _COLLECTIONS = 3  # cleaners run after the first one, and what they release goes with the next
 _FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"
 _STRING = "java.lang.String"
 _TRIM = "systemTrimNativeHeap"
+
+
+def warm_up_options(heap_mb: int) -> tuple[str, ...]:
+    """Return Java options for a JVM with this heap that is to be warmed. Later options can override them."""
+    return f"-XX:InitialHeapSize={min(heap_mb, _FIRST_HEAP_MB)}m", f"-XX:MetaspaceSize={_FIRST_METASPACE_MB}m"
 
 
 def release_memory(reflection: Reflection) -> None:
