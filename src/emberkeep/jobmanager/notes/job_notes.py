@@ -101,7 +101,7 @@ class JobNotes:
                 message=f"attempt {newest.attempt} {how}" + (f": {outcome.message}" if outcome.message else ""),
                 attempt=newest.attempt,
                 task_manager=newest.task_manager,
-                details={"cause": cause, "exit-code": str(outcome.exit_code)},
+                details={"cause": cause, "exit-code": str(outcome.exit_code), "reason": outcome.message},
             )
 
     def _started(self, state: JobState, newest: AttemptRecord) -> Occurrence:

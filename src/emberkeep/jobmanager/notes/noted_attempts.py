@@ -36,9 +36,10 @@ def _record(start: Occurrence, end: Occurrence | None) -> AttemptRecord:
 
 def _outcome(end: Occurrence) -> AttemptOutcome:
     cause, code = end.details.get("cause", ""), end.details.get("exit-code", "")
+    reason = end.details.get("reason")
     kinds = {kind.value: kind for kind in FailureKind} | {CANCELED: FailureKind.LOST}
     return AttemptOutcome(
         exit_code=int(code) if code.removeprefix("-").isdecimal() and len(code) < 5 else 1,
         kind=kinds.get(cause),
-        message=end.message.partition(": ")[2],
+        message=end.message.partition(": ")[2] if reason is None else reason,  # None: of an earlier release
     )
