@@ -19,6 +19,11 @@ def since_boot() -> float:
     return time.clock_gettime(_BOOT_CLOCK)
 
 
+def boot_ms() -> int:
+    """Return ``since_boot`` in milliseconds: a time that processes of one machine share, and that nobody can set."""
+    return int(since_boot() * 1000)
+
+
 class Clock(Protocol):
     """Reads monotonic and wall-clock time.
 

@@ -10,6 +10,9 @@ runs on the same machine. A line that a crash cut off, or whose checksum is wron
 read now is left as it is and read later; until then it is unknown whether a rename was begun. The file is rewritten
 whenever it has doubled in size, so that rewriting takes a constant share of the writing. While the disk refuses
 writes, only this process knows the new renames.
+
+Entries age by the time since the machine's boot, because the wall clock may be set. A time that has not come yet is of
+an earlier boot, or of a release that wrote the wall clock's: such an entry is as old as the process that reads it.
 """
 
 from __future__ import annotations
@@ -51,10 +54,10 @@ class _Entry(Compatible, frozen=True, kw_only=True):
 class FileRenameJournal:
     """Recent renames in a file; implements ``local_state.gateway_ports.RenameJournal``. Thread-safe."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int], files: FileOps = SYSTEM_FILES) -> None:
-        """``path`` is in a directory that no other gateway uses."""
+    def __init__(self, path: Path, boot_ms: Callable[[], int], files: FileOps = SYSTEM_FILES) -> None:
+        """``path`` is in a directory that no other gateway uses. ``boot_ms``: see ``base.clock``."""
         self._path = path
-        self._now_ms = now_ms
+        self._boot_ms = boot_ms
         self._files = files
         self._lock = threading.Lock()
         self._begun: OrderedDict[Rename, int] = OrderedDict()  # to the time at which each was begun, oldest first
@@ -72,7 +75,7 @@ class FileRenameJournal:
 
     def begin(self, rename: Rename) -> bool:
         with self._lock:
-            now = self._now_ms()
+            now = self._boot_ms()
             self._begun.pop(rename, None)
             self._begun[rename] = now
             while len(self._begun) > _MOST:
@@ -83,7 +86,7 @@ class FileRenameJournal:
         with self._lock:
             if self._begun.pop(rename, None) is None:
                 return True
-            return self._append(_Entry(rename=rename, at_ms=self._now_ms(), void=True))
+            return self._append(_Entry(rename=rename, at_ms=self._boot_ms(), void=True))
 
     def knows(self, rename: Rename) -> bool:
         with self._lock:
@@ -93,7 +96,7 @@ class FileRenameJournal:
                     hint="check that disk",
                 )
             begun = self._begun.get(rename)
-            return begun is not None and self._now_ms() - begun < _LIFE_MS
+            return begun is not None and self._boot_ms() - begun < _LIFE_MS
 
     def close(self) -> None:
         """Close the file. Later renames are known to this process only. Idempotent."""
@@ -120,7 +123,7 @@ class FileRenameJournal:
 
         Raises OSError, Fatal.
         """
-        youngest = self._now_ms() - _LIFE_MS
+        youngest = self._boot_ms() - _LIFE_MS
         for rename, at_ms in list(self._begun.items()):
             if at_ms < youngest:
                 del self._begun[rename]
@@ -151,7 +154,7 @@ class FileRenameJournal:
                     file=str(self._path),
                     reason=str(error),
                 )
-            self._failed_ms = self._now_ms()
+            self._failed_ms = self._boot_ms()
             self._close_file()
         else:
             if self._failed_ms is not None:
@@ -159,13 +162,13 @@ class FileRenameJournal:
             self._failed_ms = None
 
     def _is_paused(self) -> bool:
-        return self._failed_ms is not None and 0 <= self._now_ms() - self._failed_ms < _PAUSE_MS
+        return self._failed_ms is not None and 0 <= self._boot_ms() - self._failed_ms < _PAUSE_MS
 
     def _is_unread(self) -> bool:
         """True if the file may hold renames that this process does not know. Tries to read the file, once a second."""
         if self._unread_until is None:
             return False
-        now = self._now_ms()
+        now = self._boot_ms()
         if now >= self._unread_until:
             self._unread_until = None
         elif now >= self._next_look_ms:
@@ -181,7 +184,7 @@ class FileRenameJournal:
         except FileNotFoundError:
             data = _HEADER
         except OSError as error:
-            now = self._now_ms()
+            now = self._boot_ms()
             self._next_look_ms = now + _LOOK_MS
             if self._unread_until is None:
                 self._unread_until = now + _LIFE_MS
@@ -193,14 +196,14 @@ class FileRenameJournal:
                 "the journal of renames is not in the format of this release, starting a new one", file=str(self._path)
             )
             return
-        here = list(self._begun.items())
+        here, now = list(self._begun.items()), self._boot_ms()
         for line in data.removeprefix(_HEADER).splitlines():
             entry = _entry(line)
             if entry is None:
                 continue
             self._begun.pop(entry.rename, None)
             if not entry.void:
-                self._begun[entry.rename] = entry.at_ms
+                self._begun[entry.rename] = min(entry.at_ms, now)
         for rename, at_ms in here:
             self._begun.pop(rename, None)
             self._begun[rename] = at_ms

@@ -21,7 +21,7 @@ from emberkeep.adapters.state.no_copies import NoCopies
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs.encryption import gateway_encryption
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
-from emberkeep.base.clock import SystemClock
+from emberkeep.base.clock import SystemClock, boot_ms
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.records.driver_spec import DriverSpec
@@ -49,7 +49,7 @@ def serve_own_gateway(spec: DriverSpec) -> None:
         NoCopies(),
         lambda location, _: open_state_of(spec, location),
         lambda _: root,
-        FileRenameJournal(directory / "renames", clock.now_ms),
+        FileRenameJournal(directory / "renames", boot_ms),
         FileSpool,
         clock,
         quota=0,

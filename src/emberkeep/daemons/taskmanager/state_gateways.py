@@ -22,6 +22,7 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs.encryption import GatewayEncryption, seeded_encryption
 from emberkeep.adapters.webhdfs.port import bind_gateway_port
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.clock import boot_ms
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options import (
     BLOB_DIRECTORY,
@@ -197,7 +198,7 @@ async def state_gateway_link(
         stack.callback(port.close)
         copies = stack.enter_context(held_copies(root))
         stack.callback(copies.close)
-        journal = await asyncio.to_thread(FileRenameJournal, own / "renames", system.clock.now_ms)
+        journal = await asyncio.to_thread(FileRenameJournal, own / "renames", boot_ms)
         stack.callback(journal.close)
         checkpoints = str(layout.checkpoints)  # once: each request asks for its job's root several times
         gateway = StateGateway(

@@ -21,6 +21,7 @@ from emberkeep.adapters.state.no_copies import NoCopies
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs.encryption import GatewayEncryption, seeded_encryption
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.clock import boot_ms
 from emberkeep.base.configuration.options import GATEWAY_PORT
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
@@ -43,7 +44,7 @@ def serve_state(directory: Path, *, encrypts: bool) -> Iterator[StateAccess]:
     secret, clock = secrets.token_hex(_SECRET_BYTES), real_system().clock
     encryption = seeded_encryption(secret, directory / "gateway.pem", directory / "trust.p12") if encrypts else None
     with contextlib.ExitStack() as stack:
-        journal = FileRenameJournal(directory / "renames", clock.now_ms)
+        journal = FileRenameJournal(directory / "renames", boot_ms)
         stack.callback(journal.close)
         gateway = StateGateway(
             NoCopies(),

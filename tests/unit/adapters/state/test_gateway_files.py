@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs import port as gateway_port
 from emberkeep.adapters.webhdfs.port import bind_gateway_port
+from emberkeep.base.clock import boot_ms
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.operations import SystemFiles
 from emberkeep.base.ids import JobId
@@ -56,6 +58,30 @@ def test_the_next_life_knows_the_renames_that_were_begun(tmp_path: Path) -> None
     late = FileRenameJournal(tmp_path / "renames", clock)
     assert not late.knows(rename("a"))
     late.close()
+
+
+def test_a_rename_stays_known_although_the_wall_clock_is_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wall = time.time
+    journal = FileRenameJournal(tmp_path / "renames", boot_ms)
+    journal.begin(rename("a"))
+    monkeypatch.setattr(time, "time", lambda: wall() + 86_400)
+    monkeypatch.setattr(time, "time_ns", lambda: int((wall() + 86_400) * 1e9))
+    for again in (journal, FileRenameJournal(tmp_path / "renames", boot_ms)):
+        assert again.knows(rename("a"))
+        again.close()
+
+
+def test_a_time_that_has_not_come_counts_from_now_on(tmp_path: Path) -> None:
+    """It is of an earlier boot, or an earlier release has written the wall clock's."""
+    clock = Clock()
+    journal = FileRenameJournal(tmp_path / "renames", lambda: 1_700_000_000_000)
+    journal.begin(rename("a"))
+    journal.close()
+    again = FileRenameJournal(tmp_path / "renames", clock)
+    assert again.knows(rename("a"))
+    clock.now += 600_000
+    assert not again.knows(rename("a"))
+    again.close()
 
 
 @pytest.mark.req("LOC-8")
