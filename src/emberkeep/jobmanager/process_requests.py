@@ -8,11 +8,13 @@ from typing import Any
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
+from emberkeep.base.short_texts import with_short_texts
 from emberkeep.blocklist.claims import Claimant
 from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.leader import LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
+from emberkeep.jobs.model import MOST_TEXT
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.model import KeptLogKey
 from emberkeep.protocol.messages import (
@@ -97,6 +99,7 @@ class ProcessRequests:
         return LogKept(position=await self._logs.keep(leader.term.epoch, key, request.piece))
 
     async def _register_job_master(self, request: RegisterJobMaster) -> Message:
+        request = with_short_texts(request, MOST_TEXT)
         leader = self._seat.leader
         leader.term.authority.check()  # registration starts the script: only a confirmed leader may allow that
         if request.in_doubt:
@@ -118,6 +121,7 @@ class ProcessRequests:
             raise _deposed(error) from error
 
     async def _job_master_heartbeat(self, request: JobMasterHeartbeat) -> Message:
+        request = with_short_texts(request, MOST_TEXT)  # a driver runs the job's own code, and its status is kept
         leader = self._seat.leader
         contact = await leader.dispatcher.job_masters.heartbeat(request)
         if contact is not None:
