@@ -93,6 +93,13 @@ class PagesInPieces:
                 await begun.page.close()
         return begun.page.as_read(piece, more if continues else "")
 
+    async def abandon(self, more: str, owner: object = None) -> None:
+        """Close a page whose reader has gone, so that it makes room at once. Does nothing if it is not known."""
+        begun = self._begun.get(more)
+        if begun is not None and begun.owner == owner:
+            del self._begun[more]
+            await begun.page.close()
+
     async def close(self) -> None:
         """Close all pages."""
         while self._begun:

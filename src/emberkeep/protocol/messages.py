@@ -769,7 +769,8 @@ class ReadSparkUi(Message, frozen=True, kw_only=True):
 
     ``base``: the path below which the reader sees the UI, without "/" at its end, so that its links lead there.
     ``in_pieces``: the reader takes a page that is too large for one reply in pieces. ``more``: the page whose next
-    piece to read, as an earlier reply names it; ``path`` and ``base`` then mean nothing.
+    piece to read, as an earlier reply names it; ``path`` and ``base`` then mean nothing. ``abandons``: nobody reads
+    that page any longer; the reply then has no body.
     """
 
     job_id: JobId
@@ -778,6 +779,7 @@ class ReadSparkUi(Message, frozen=True, kw_only=True):
     base: str = ""
     in_pieces: bool = False
     more: str = ""
+    abandons: bool = False
 
 
 class SparkUiRead(Message, frozen=True, kw_only=True):

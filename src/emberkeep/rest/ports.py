@@ -147,6 +147,9 @@ class SparkUis(Protocol):
         Raises Absent (it is no longer read), Conflict (too large), OverQuota, RetryLater.
         """
 
+    async def abandon(self, job_master: str, job_id: JobId, attempt: int, more: str) -> None:
+        """Let the page that ``more`` names make room for another one: nobody reads it. Raises OverQuota, RetryLater."""
+
 
 class ProgressHistories(Protocol):
     """The progress histories of jobs' streaming queries."""

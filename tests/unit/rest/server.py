@@ -137,6 +137,9 @@ class HostileSparkUis:
     async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
         raise Absent(f"page {more} was never begun")
 
+    async def abandon(self, job_master: str, job_id: JobId, attempt: int, more: str) -> None:
+        raise AssertionError(f"page {more} was never begun")
+
 
 class MemoryProgress:
     """Progress histories that tests set, by job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 from emberkeep.base.errors import Conflict, OverQuota, RetryLater
 from emberkeep.daemons.spark_page_pieces import PagesInPieces
@@ -58,6 +59,9 @@ class SparkUiPages:
             self._waiting -= 1
 
     async def _read(self, request: ReadSparkUi) -> SparkUiRead:
+        if request.abandons:
+            await self._in_pieces.abandon(request.more)
+            return SparkUiRead(status=HTTPStatus.NO_CONTENT, content_type="", location="", body=b"")
         if request.more:
             return await self._in_pieces.following(request.more)
         address = await self._address()

@@ -65,7 +65,7 @@ from emberkeep.rest.ports import LogKind
 from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_catalogue import ProcessLogs
 from emberkeep.rest.serving.log_reader import LogReader
-from emberkeep.rest.serving.spark_ui_reading import read_following, read_spark_ui, shown_attempt
+from emberkeep.rest.serving.spark_ui_reading import abandon_page, read_following, read_spark_ui, shown_attempt
 from emberkeep.rest.spark_proxy.application import build_spark_proxy
 from emberkeep.rest.table import least_roles
 from emberkeep.slots.resource_driver import ResourceManagerDriver
@@ -299,6 +299,7 @@ async def leadership(
                 links,
                 partial(read_spark_ui, gateway, uis, in_pieces=True),
                 partial(read_following, gateway, uis),
+                partial(abandon_page, gateway, uis),
                 guard=settings.guard_spark_ui,
             ),
             _resources=resources,

@@ -127,6 +127,10 @@ class SparkHistory:
         async with self._place((job_id, attempt)), self._reading:
             return await self._in_pieces.following(more, (job_id, attempt))
 
+    async def abandon(self, job_id: JobId, attempt: int, more: str) -> None:
+        """Close a page that nobody reads any longer. See ``rest.ports.SparkUis``."""
+        await self._in_pieces.abandon(more, (job_id, attempt))
+
     @contextlib.asynccontextmanager
     async def _place(self, attempt: _Attempt) -> AsyncIterator[None]:
         """Read within the bounds of time and number. Raises OverQuota, RetryLater."""

@@ -33,6 +33,14 @@ class AttemptSparkUis:
             return await self._history.following(job_id, attempt, more)
         return await self._ask(job_master, ReadSparkUi(job_id=job_id, attempt=attempt, path="/", more=more))
 
+    async def abandon(self, job_master: str, job_id: JobId, attempt: int, more: str) -> None:
+        """See ``SparkUis``."""
+        if not job_master:
+            await self._history.abandon(job_id, attempt, more)
+        else:
+            request = ReadSparkUi(job_id=job_id, attempt=attempt, path="/", more=more, abandons=True)
+            await self._ask(job_master, request)
+
     async def _ask(self, job_master: str, request: ReadSparkUi) -> SparkUiRead:
         try:
             return await self._rpc.call(job_master, request, SparkUiRead, timeout=_SECONDS)

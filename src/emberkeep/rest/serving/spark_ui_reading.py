@@ -42,6 +42,11 @@ async def read_following(gateway: JobManagerGateway, uis: SparkUis, view: SparkU
     return await uis.following(await _job_master(gateway, view), view.job_id, view.attempt, more)
 
 
+async def abandon_page(gateway: JobManagerGateway, uis: SparkUis, view: SparkUiView, more: str) -> None:
+    """Say that nobody reads the rest of a page. Raises what ``SparkUis.abandon`` raises."""
+    await uis.abandon(await _job_master(gateway, view), view.job_id, view.attempt, more)
+
+
 async def _job_master(gateway: JobManagerGateway, view: SparkUiView) -> str:
     """Return the address of the attempt's JobMaster; "" if the attempt has ended. Raises Absent, RetryLater."""
     job = await gateway.job(view.job_id)

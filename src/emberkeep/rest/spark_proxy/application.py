@@ -7,12 +7,14 @@ a browser sends besides path and query reaches a JVM, and of a JVM's headers onl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.messages import SparkUiRead
 from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, SparkUiLinks, SparkUiView
@@ -21,6 +23,7 @@ from emberkeep.rest.spark_proxy.places import PageBody, PagePlaces, page_answer
 
 Read = Callable[[SparkUiView, str, str], Awaitable[SparkUiRead]]
 Following = Callable[[SparkUiView, str], Awaitable[SparkUiRead]]
+Abandon = Callable[[SparkUiView, str], Awaitable[None]]
 Guard = Callable[[web.Application, Callable[[web.Request], bool], Callable[[], web.Response]], None]
 _CLOSED = (
     "This link is not valid here. A link to a Spark UI works in one browser, for 8 hours, and as long as the login\n"
@@ -33,14 +36,16 @@ def build_spark_proxy(
     links: SparkUiLinks,
     read: Read,
     following: Following,
+    abandon: Abandon,
     *,
     guard: Guard,
     places: PagePlaces | None = None,
 ) -> web.Application:
     """Return the application. ``read`` returns a page by view, path and base, ``following`` its next piece.
 
-    ``guard`` adds the checks of requests. It gets a function that returns True if a request has a valid ticket, and one
-    that returns the reply to a request without one. ``places``: where pages are until they have been sent.
+    ``abandon`` is called with a page whose client has gone before its last piece was read. ``guard`` adds the checks of
+    requests. It gets a function that returns True if a request has a valid ticket, and one that returns the reply to a
+    request without one. ``places``: where pages are until they have been sent.
     """
     app = web.Application()
     places = places or PagePlaces()
@@ -65,6 +70,9 @@ def build_spark_proxy(
             answer = _answer(request, opened, path, page, body)
             _give_cookie(links.cookie_name, request, answer)
             await places.send(request, answer, body)
+        if body.more:
+            with suppress(EmberkeepError):  # the page makes room by itself after a while
+                await abandon(opened.view, body.more)
         return answer
 
     @web.middleware

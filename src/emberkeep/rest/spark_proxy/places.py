@@ -76,11 +76,15 @@ def _cut_off(request: web.Request, reason: str) -> None:
 
 
 class PageBody:
-    """The body of a page. ``following`` reads the next piece of a large one by ``more`` of the piece before."""
+    """The body of a page. ``following`` reads the next piece of a large one by ``more`` of the piece before.
+
+    ``more``: names the pieces that were not read yet; "" if there are none.
+    """
 
     def __init__(self, page: SparkUiRead, following: Callable[[str], Awaitable[SparkUiRead]]) -> None:
         self._page = page
         self._following = following
+        self.more = page.more
         self.began_piece: Callable[[], None] = lambda: None  # called when a further piece was read
 
     @property
@@ -102,6 +106,7 @@ class PageBody:
             if not page.more:
                 return
             page = await self._following(page.more)
+            self.more = page.more
             self.began_piece()
 
 

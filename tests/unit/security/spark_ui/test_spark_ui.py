@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
 
@@ -21,6 +22,7 @@ from emberkeep.client.spark_ui_server import SparkUiServer
 from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.driver import spark_ui as driver_spark_ui
 from emberkeep.daemons.driver.spark_ui import SparkUiPages
+from emberkeep.daemons.spark_page_pieces import PAGES_AT_ONCE
 from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.rest_spark_ui import SparkUiPage
 from emberkeep.rest.table import ROUTES
@@ -253,6 +255,23 @@ async def test_a_piece_that_is_not_awaited_is_absent() -> None:
         await pages.serve(second)  # its name stays the same: the third piece
         with pytest.raises(Absent, match="no longer read"):
             await pages.serve(ReadSparkUi(job_id=JOB, attempt=1, path="/", more="guessed"))
+
+
+@pytest.mark.usefixtures("small_pieces")
+async def test_a_page_that_is_abandoned_makes_room_at_once() -> None:
+    async with spark(LargePages().answer) as pages:
+        requests = [await begun(pages) for _ in range(PAGES_AT_ONCE)]
+        with pytest.raises(OverQuota):
+            await begun(pages)
+        left = msgspec.structs.replace(requests[0], abandons=True)
+        for _ in range(2):
+            page = await pages.serve(left)
+            assert isinstance(page, SparkUiRead)
+            assert (page.status, page.body, page.more) == (204, b"", "")
+        await begun(pages)
+        with pytest.raises(Absent, match="no longer read"):
+            await pages.serve(requests[0])
+        await pages.serve(requests[1])
 
 
 @pytest.mark.usefixtures("small_pieces")

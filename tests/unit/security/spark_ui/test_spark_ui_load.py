@@ -49,6 +49,7 @@ class Proxy:
     stalled: list[asyncio.StreamWriter] = field(default_factory=list)
     pieces: int = 0  # of a large page, after its first one
     error: Exception | None = None  # of the pieces after those
+    abandoned: list[str] = field(default_factory=list)
 
     async def read(self, _view: SparkUiView, path: str, _base: str) -> SparkUiRead:
         self.asked.append(path)
@@ -59,6 +60,9 @@ class Proxy:
         if self.error is not None and int(more) == self.pieces:
             raise self.error
         return self._page(PIECE, int(more))
+
+    async def abandon(self, _view: SparkUiView, more: str) -> None:
+        self.abandoned.append(more)
 
     def _page(self, body: bytes, number: int) -> SparkUiRead:
         more = str(number + 1) if body is not SMALL and number < self.pieces else ""
@@ -108,7 +112,7 @@ async def running(
     connector = TCPConnector(ssl=trusted_by or True)
     async with ClientSession(connector=connector, cookie_jar=DummyCookieJar()) as client:
         proxy = Proxy(port, SparkUiLinks(port.port), client, trusted_by)
-        app = build_spark_proxy(proxy.links, proxy.read, proxy.following, guard=guard, places=places)
+        app = build_spark_proxy(proxy.links, proxy.read, proxy.following, proxy.abandon, guard=guard, places=places)
         server = await serve_http(app, port, shown_by)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -194,6 +198,24 @@ async def test_a_page_in_pieces_arrives_whole_and_each_piece_is_read_when_the_on
             assert len(proxy.asked) < 30, "what the client has not taken is still in the JVM"
             assert len(await answer.read()) == 40 * len(PIECE)
         assert proxy.asked == ["/large", *map(str, range(1, 41))]
+
+
+@pytest.mark.parametrize("leaves", ["closes its connection", "does not read on"])
+async def test_the_page_of_a_client_that_leaves_in_the_middle_keeps_no_place_of_the_driver(leaves: str) -> None:
+    async with running(PagePlaces(seconds=1.0)) as proxy:
+        link, cookie = await proxy.opened("alice")
+        proxy.pieces = 40
+        if leaves == "does not read on":
+            await proxy.stall(link, cookie)
+        else:
+            answer = await proxy.client.get(link / "large", headers={"Cookie": cookie})
+            await answer.content.readexactly(len(LARGE))
+            answer.close()
+        await eventually(lambda: bool(proxy.abandoned))
+        number = len(proxy.asked)
+        assert proxy.abandoned == [str(number)], "what comes after the pieces that were read"
+        assert await proxy.show(link, cookie) == (200, "small")
+        assert len(proxy.abandoned) == 1, "not of a page that was read to its end"
 
 
 async def test_a_page_whose_next_piece_cannot_be_read_does_not_look_whole() -> None:

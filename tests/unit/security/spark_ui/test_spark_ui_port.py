@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import msgspec
 import pytest
-from aiohttp import ClientSession, DummyCookieJar, web
+from aiohttp import ClientPayloadError, ClientSession, DummyCookieJar, web
 from yarl import URL
 
 from emberkeep.adapters.http.server import bind_port, serve_http
@@ -30,10 +30,10 @@ from emberkeep.rest.serving.spark_ui_links import (
     SparkUiLinks,
     SparkUiView,
 )
-from emberkeep.rest.serving.spark_ui_reading import read_following, read_spark_ui
+from emberkeep.rest.serving.spark_ui_reading import abandon_page, read_following, read_spark_ui
 from emberkeep.rest.spark_proxy.application import build_spark_proxy, build_spark_proxy_standby
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
-from tests.unit.rest.server import TOKEN, Answer, Site, read, running_site
+from tests.unit.rest.server import TOKEN, Answer, Site, eventually, read, running_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-10")]
 
@@ -51,6 +51,8 @@ class Uis:
     body: bytes = b"<script>1</script>"
     more: str = ""
     continued: list[tuple[str, JobId, int, str]] = field(default_factory=list)
+    breaks: bool = False
+    abandoned: list[tuple[str, JobId, int, str]] = field(default_factory=list)
 
     async def read(
         self, job_master: str, job_id: JobId, attempt: int, path: str, base: str = "", *, in_pieces: bool = False
@@ -65,7 +67,12 @@ class Uis:
 
     async def following(self, job_master: str, job_id: JobId, attempt: int, more: str) -> SparkUiRead:
         self.continued.append((job_master, job_id, attempt, more))
+        if self.breaks:
+            raise RetryLater("it does not answer")
         return SparkUiRead(status=200, content_type="text/html", location="", body=b"<script>2</script>")
+
+    async def abandon(self, job_master: str, job_id: JobId, attempt: int, more: str) -> None:
+        self.abandoned.append((job_master, job_id, attempt, more))
 
 
 class Hands:
@@ -130,7 +137,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         ClientSession(cookie_jar=DummyCookieJar()) as client,
     ):
         pages, following = partial(read_spark_ui, gateway, uis, in_pieces=True), partial(read_following, gateway, uis)
-        server = await serve_http(build_spark_proxy(links, pages, following, guard=guard), port)
+        abandon = partial(abandon_page, gateway, uis)
+        server = await serve_http(build_spark_proxy(links, pages, following, abandon, guard=guard), port)
         try:
             yield Cluster(site, uis, clock, client, port.port)
         finally:
@@ -144,6 +152,16 @@ async def test_the_pieces_of_a_large_page_are_read_where_it_was_begun(cluster: C
     answer = await cluster.send("GET", f"{link}SQL/", Cookie=cookie)
     assert (answer.status, answer.body) == (200, b"<script>1</script><script>2</script>")
     assert cluster.uis.continued == [("127.0.0.2:7", JOB, 2, "page-1")]
+
+
+async def test_a_large_page_that_breaks_off_is_abandoned_where_it_was_begun(cluster: Cluster) -> None:
+    link = await cluster.link()
+    cookie = await cluster.opened(link)
+    cluster.uis.more, cluster.uis.breaks = "page-1", True
+    with pytest.raises(ClientPayloadError):
+        await cluster.send("GET", f"{link}SQL/", Cookie=cookie)
+    await eventually(lambda: bool(cluster.uis.abandoned))
+    assert cluster.uis.abandoned == [("127.0.0.2:7", JOB, 2, "page-1")]
 
 
 async def test_a_link_opens_the_ui_of_one_attempt_in_one_browser(cluster: Cluster) -> None:
