@@ -54,6 +54,11 @@ def duration_of_at_least(minimum: float) -> Callable[[str], float]:
     return _at_least(duration, minimum, f"{minimum:g}s")
 
 
+def less_than(seconds: float, why: str) -> Callable[[float], str]:
+    """Return a caution about durations shorter than ``seconds``."""
+    return lambda value: f"is less than {seconds:g}s: {why}" if value < seconds else ""
+
+
 def size(text: str) -> int:
     """Return the bytes in "512", "64k", "128m" or "2g" (powers of 1024)."""
     match = _SIZE.fullmatch(text.strip().lower())

@@ -15,6 +15,7 @@ from emberkeep.base.configuration.option_types import (
     duration_of_at_least,
     integer,
     interval,
+    less_than,
     named_counts,
     named_lists,
     named_values,
@@ -1170,7 +1171,8 @@ SLURM_QUERY_INTERVAL = define(
         duration_of_at_least(1.0),
         "duration",
         "Shortest time between two `squeue` calls of the JobManager, and between two `sinfo` calls. Between them it "
-        "uses what the last one printed.",
+        "uses what the last one printed. Less than 5 s draws a warning.",
+        caution=less_than(5.0, "each query costs slurmctld time, and it serves all users of the Slurm cluster"),
     )
 )
 SLURM_COMMAND_TIMEOUT = define(

@@ -19,7 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """One option. ``parse`` takes text and raises ValueError with a sentence that states what is expected."""
+    """One option.
+
+    ``parse`` takes text and raises ValueError with a sentence that states what is expected. ``caution`` returns what
+    speaks against a value that is valid; "" if nothing does.
+    """
 
     key: str
     default: T
@@ -28,6 +32,7 @@ class Option(Generic[T]):
     doc: str
     deprecated_keys: tuple[str, ...] = ()
     secret: bool = False  # shown as ****** by `config show`
+    caution: Callable[[T], str] = lambda _: ""
 
 
 REGISTRY: dict[str, Option[Any]] = {}
@@ -70,12 +75,14 @@ class Configuration:
         return "default" if setting is None else setting.origin
 
     def warnings(self) -> tuple[str, ...]:
-        """Return one line for each value that was set with a deprecated key."""
-        return tuple(
-            f"{setting.key} is deprecated: set {key} ({setting.text})"
-            for key, setting in sorted(self.settings.items())
-            if setting.key != key
-        )
+        """Return one line for each value that was set with a deprecated key, or against which something speaks."""
+        found = []
+        for key, setting in sorted(self.settings.items()):
+            if setting.key != key:
+                found.append(f"{setting.key} is deprecated: set {key} ({setting.text})")
+            if caution := REGISTRY[key].caution(setting.value):
+                found.append(f"{key}: {setting.text} {caution}")
+        return tuple(found)
 
     def with_texts(self, texts: Mapping[str, str], origin: str) -> Configuration:
         """Return a configuration in which ``texts`` override the current values.

@@ -8,6 +8,7 @@ from emberkeep.base.configuration.options import (
     REST_PORT,
     RESTART_STRATEGY,
     SLOTS,
+    SLURM_QUERY_INTERVAL,
     STATE_DIRECTORY,
 )
 from emberkeep.base.configuration.sources import environment_variable, load_configuration, read_file
@@ -101,6 +102,14 @@ def test_the_blobs_retention_is_half_an_hour_in_seconds_and_its_old_name_draws_a
     configuration = load_configuration(environ={"HOME": "/nowhere"}, definitions=[f"{old}=90"])
     assert configuration[BLOB_RETENTION] == 90.0
     assert configuration.warnings() == (f"{old} is deprecated: set {new} (90)",)
+
+
+@pytest.mark.parametrize(("text", "warned"), [("1s", True), ("4999ms", True), ("5s", False), ("1min", False)])
+def test_asking_slurm_more_often_than_every_5_seconds_draws_a_warning(text: str, warned: bool) -> None:
+    assert Configuration().warnings() == ()
+    key = SLURM_QUERY_INTERVAL.key
+    warnings = load_configuration(environ={"HOME": "/nowhere"}, definitions=[f"{key}={text}"]).warnings()
+    assert [warning.startswith(f"{key}: {text} is less than 5s: ") for warning in warnings] == [True] * warned
 
 
 def test_every_key_has_its_own_variable() -> None:
