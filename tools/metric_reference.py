@@ -63,9 +63,14 @@ service:
   `emberkeep.cluster.id`. `OTEL_RESOURCE_ATTRIBUTES` adds further attributes.
 - Counters and histograms are cumulative. A series has a start time if the leader itself counts it from zero; what it
   takes over, such as counts of task managers, has none. A value that is `NaN` at `/metrics` is left out.
-- Only the leader pushes: when it becomes the leader, every `metrics.otlp.interval`, and at an orderly end. A push takes
-  at most about 10 s. A push that fails is not repeated; the next one has newer values. The log says when pushes begin
-  to fail and when they work again, and `emberkeep_metrics_pushes_total{outcome="failed"}` at `/metrics` counts them.
+- Only the leader pushes: when it becomes the leader, every `metrics.otlp.interval`, and at an
+  orderly end. A push takes at most about 10 s. Within that time it is repeated if the collector
+  answers 429, 502, 503 or 504 or cannot be reached. If a collector asks with `Retry-After` to wait
+  longer, the next push waits that long, at most 5 minutes; else it comes at the next interval, with
+  newer values.
+- The log says when pushes begin to fail and when they work again, with the collector's own words.
+  `emberkeep_metrics_pushes_total{outcome="failed"}` at `/metrics` counts them, also those of which
+  the collector has rejected a part.
 - Beyond this machine, the endpoint must be https. Redirects and proxies are not used. The protocol is OTLP by HTTP with
   gzip; gRPC is not supported.
 - If an endpoint is set and the libraries are not installed, or a file cannot be used, a JobManager does not start.

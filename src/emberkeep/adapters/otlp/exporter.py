@@ -12,7 +12,9 @@ from opentelemetry.sdk.metrics.export import MetricExportResult
 from opentelemetry.sdk.resources import Resource
 from prometheus_client.core import Metric
 
+from emberkeep.adapters.otlp.answers import asked_pause, problem_of
 from emberkeep.adapters.otlp.conversion import metrics_data
+from emberkeep.adapters.otlp.outcome import PushOutcome
 from emberkeep.adapters.otlp.settings import OtlpSettings
 
 
@@ -25,14 +27,15 @@ class OtlpExporter:
         self._exporter: OTLPMetricExporter | None = None
         self._resource = Resource.get_empty()
 
-    def send(self, families: Sequence[Metric], now_ms: int) -> str:
-        """Send ``families`` in one request, repeated until the timeout. Return why that failed, or ""."""
+    def send(self, families: Sequence[Metric], now_ms: int) -> PushOutcome:
+        """Send ``families`` in one request, repeated until the timeout."""
         exporter = self._open()
         data = metrics_data(families, self._resource, self._settings.version, now_ms * 1_000_000)
-        self._session.problem = ""
+        self._session.problem, self._session.pause = "", 0.0
         if exporter.export(data) is MetricExportResult.SUCCESS:
-            return ""
-        return self._session.problem or "the metrics cannot be encoded, or are too large for one request"
+            return PushOutcome(self._session.problem)
+        problem = self._session.problem or "the metrics cannot be encoded, or are too large for one request"
+        return PushOutcome(problem, self._session.pause)
 
     def close(self) -> None:
         """End the pause between two tries, and close the connection."""
@@ -64,26 +67,26 @@ class OtlpExporter:
 
 
 class _Session(requests.Session):
-    """Keeps the reason of the newest failure, which the exporter only logs.
+    """Keeps what the newest answer says beside its status, which the exporter does not look at.
 
     Proxies and .netrc are not used. A redirect is a failure: the exporter takes it for a success, and nothing arrives.
-    The body of the response is not read, because its length has no bound.
+    The body of the response is read in part only, because its length has no bound.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.trust_env = False
         self.problem = ""
+        self.pause = 0.0
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
         try:
             response = super().send(request, **{**options, "stream": True})
         except requests.RequestException as error:
-            self.problem = _reason(error)
+            self.problem, self.pause = _reason(error), 0.0
             raise
+        self.problem, self.pause = problem_of(response), asked_pause(response)
         response.close()
-        if response.status_code >= 300:
-            self.problem = f"it answered with status {response.status_code}"
         if 300 <= response.status_code < 400:
             raise requests.HTTPError(self.problem)
         return response

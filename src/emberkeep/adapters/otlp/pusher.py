@@ -11,12 +11,14 @@ from typing import Protocol
 import structlog
 from prometheus_client.core import Metric
 
+from emberkeep.adapters.otlp.outcome import PushOutcome
 from emberkeep.adapters.otlp.settings import OtlpSettings
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.base.processes.threads import start_thread
 
 _GRACE_SECONDS = 2.0  # for what the exporter does beside waiting
+_LONGEST_PAUSE_SECONDS = 300.0  # a collector that asks for more gets the next push after this
 _LAST_SECONDS = 2.0  # at an orderly end, the longest wait for the last push
 
 log = structlog.get_logger(__name__)
@@ -27,8 +29,8 @@ Families = Callable[[], Awaitable[Sequence[Metric]]]
 class Exporter(Protocol):
     """Sends metrics. Its calls block."""
 
-    def send(self, families: Sequence[Metric], now_ms: int) -> str:
-        """Send ``families``; return why that failed, or ""."""
+    def send(self, families: Sequence[Metric], now_ms: int) -> PushOutcome:
+        """Send ``families``; return what became of that."""
 
     def close(self) -> None: ...
 
@@ -47,11 +49,12 @@ class OtlpPusher:
         self._idle.set()
         self._is_running = False
         self._problem = ""
+        self._pause = 0.0
         self.sent = 0
         self.failed = 0
 
     async def run(self) -> None:
-        """Push at once and then at each interval, until cancelled."""
+        """Push at once and then at each interval, or later if the endpoint asks for that, until cancelled."""
         self._is_running = True
         try:
             while True:
@@ -59,7 +62,8 @@ class OtlpPusher:
                 async with self._turn:
                     if self._is_running:
                         await self._push()
-                await asyncio.sleep(max(0.0, began + self._settings.interval - self._clock.monotonic()))
+                pause = min(self._pause, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(max(0.0, pause, began + self._settings.interval - self._clock.monotonic()))
         finally:
             self._exporter.close()
 
@@ -76,9 +80,11 @@ class OtlpPusher:
 
     async def _push(self) -> None:
         limit = self._settings.timeout + _GRACE_SECONDS
+        self._pause = 0.0
         try:
             async with asyncio.timeout(limit):
-                problem = await self._send(await self._families())
+                outcome = await self._send(await self._families())
+                problem, self._pause = outcome.problem, outcome.pause
         except EmberkeepError as error:
             problem = f"the metrics cannot be read: {error.message}"
         except TimeoutError:
@@ -91,22 +97,22 @@ class OtlpPusher:
             self.sent += 1
         self._note(problem)
 
-    async def _send(self, families: Sequence[Metric]) -> str:
-        """Send in a thread, which a process that ends does not wait for. Return why that failed, or ""."""
+    async def _send(self, families: Sequence[Metric]) -> PushOutcome:
+        """Send in a thread, which a process that ends does not wait for."""
         if not self._idle.is_set():
-            return "it has not yet answered an earlier push"
+            return PushOutcome("it has not yet answered an earlier push")
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[str] = loop.create_future()
+        outcome: asyncio.Future[PushOutcome] = loop.create_future()
         now_ms = self._clock.now_ms()
 
         def send() -> None:
             try:
-                problem = self._exporter.send(families, now_ms)
+                sent = self._exporter.send(families, now_ms)
             except Exception as error:  # noqa: BLE001 - a fault of an optional library must not end the leader
-                problem = f"{type(error).__name__}: {error}"
+                sent = PushOutcome(f"{type(error).__name__}: {error}")
             self._idle.set()
             with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits
-                loop.call_soon_threadsafe(_complete, outcome, problem)
+                loop.call_soon_threadsafe(_complete, outcome, sent)
 
         self._idle.clear()
         try:
@@ -120,15 +126,15 @@ class OtlpPusher:
         """Log the beginning and the end of a failure, not each push."""
         if problem and not self._problem:
             log.warning(
-                "cannot push metrics to the OpenTelemetry endpoint, trying again at each interval",
+                "cannot push all metrics to the OpenTelemetry endpoint, trying again at each interval",
                 endpoint=self._settings.endpoint,
                 reason=problem,
             )
         elif self._problem and not problem:
-            log.info("the OpenTelemetry endpoint takes metrics again", endpoint=self._settings.endpoint)
+            log.info("the OpenTelemetry endpoint takes all metrics again", endpoint=self._settings.endpoint)
         self._problem = problem
 
 
-def _complete(outcome: asyncio.Future[str], problem: str) -> None:
+def _complete(outcome: asyncio.Future[PushOutcome], sent: PushOutcome) -> None:
     if not outcome.done():
-        outcome.set_result(problem)
+        outcome.set_result(sent)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from aiohttp import web
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, NumberDataPoint
 from prometheus_client.utils import floatToGoString
@@ -41,19 +47,44 @@ class Push:
         return as_prometheus(self.request)
 
 
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+def rejecting(points: int, message: str) -> Answer:
+    """Return the answer to a push of which ``points`` data points were not taken."""
+    partial = ExportMetricsPartialSuccess(rejected_data_points=points, error_message=message)
+    body = ExportMetricsServiceResponse(partial_success=partial).SerializeToString()
+    return Answer(200, {"Content-Type": "application/x-protobuf"}, body)
+
+
+def refusing(status: int, message: str = "", retry_after: str = "") -> Answer:
+    """Return a refusal as a collector sends it."""
+    headers = {"Content-Type": "application/x-protobuf"} | ({"Retry-After": retry_after} if retry_after else {})
+    return Answer(status, headers, Status(message=message).SerializeToString())
+
+
 @dataclass
 class CollectorServer:
-    """``answers``: the status codes, or SLOW, with which the next requests are answered; then 200."""
+    """``answers``: the answers, status codes or SLOW, to the next requests; then 200. ``times``: when pushes came."""
 
-    answers: list[int] = field(default_factory=list)
+    answers: list[int | Answer] = field(default_factory=list)
     pushes: list[Push] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
     url: str = ""
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()  # aiohttp has decompressed it
         message = ExportMetricsServiceRequest.FromString(body)
+        check_valid(message)
         self.pushes.append(Push(request.path, dict(request.headers), message))
+        self.times.append(time.monotonic())
         answer = self.answers.pop(0) if self.answers else 200
+        if isinstance(answer, Answer):
+            return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
         if answer == SLOW:
             await asyncio.sleep(60)
         headers = {"Location": f"{self.url}/elsewhere"} if 300 <= answer < 400 else {}
@@ -64,7 +95,7 @@ class CollectorServer:
 
 
 @asynccontextmanager
-async def collecting(*answers: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[CollectorServer]:
+async def collecting(*answers: int | Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[CollectorServer]:
     server = CollectorServer(list(answers))
     app = web.Application(client_max_size=64 * 1024**2)
     app.router.add_post("/{path:.*}", server.take)
@@ -77,6 +108,39 @@ async def collecting(*answers: int, tls: ssl.SSLContext | None = None) -> AsyncI
         yield server
     finally:
         await runner.cleanup()
+
+
+def check_valid(request: ExportMetricsServiceRequest) -> None:
+    """Check what OTLP's definition demands and a decoder does not see."""
+    (resource,) = request.resource_metrics
+    _check_attributes(resource.resource.attributes)
+    for scope in resource.scope_metrics:
+        names = [metric.name for metric in scope.metrics]
+        assert len(set(names)) == len(names), "a stream is one metric"
+        for metric in scope.metrics:
+            kind = metric.WhichOneof("data")
+            assert kind in ("gauge", "sum", "histogram"), metric.name
+            points = getattr(metric, kind).data_points
+            assert points, metric.name
+            series = [frozenset((each.key, each.value.string_value) for each in point.attributes) for point in points]
+            assert len(set(series)) == len(series), f"{metric.name}: two points of one series"
+            for point in points:
+                _check_attributes(point.attributes)
+                assert point.time_unix_nano > 0
+                assert point.start_time_unix_nano <= point.time_unix_nano, metric.name
+                if kind == "histogram":
+                    bounds = list(point.explicit_bounds)
+                    assert bounds == sorted(set(bounds)), metric.name
+                    assert len(point.bucket_counts) == len(bounds) + 1, metric.name
+                    assert point.count == sum(point.bucket_counts), metric.name
+                elif kind == "sum":
+                    assert point.as_double >= 0, metric.name
+
+
+def _check_attributes(attributes: Iterable[KeyValue]) -> None:
+    keys = [each.key for each in attributes]
+    assert all(keys)
+    assert len(set(keys)) == len(keys), keys
 
 
 def as_prometheus(request: ExportMetricsServiceRequest) -> Series:

@@ -14,13 +14,14 @@ import pytest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from structlog.testing import capture_logs
 
+from emberkeep.adapters.otlp import pusher as otlp_pusher
 from emberkeep.adapters.otlp.exporter import OtlpExporter
 from emberkeep.adapters.otlp.pusher import OtlpPusher
 from emberkeep.adapters.otlp.settings import OtlpSettings
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import RetryLater
 from tests.support.certificates import SERVERS, cluster_tls, issue
-from tests.unit.adapters.otlp.collector import SLOW, collecting
+from tests.unit.adapters.otlp.collector import SLOW, Answer, collecting, refusing, rejecting
 from tests.unit.rest.server import eventually
 
 
@@ -100,9 +101,95 @@ async def test_a_failure_is_said_once_and_the_next_push_is_tried(failure: int, r
     assert pusher.failed >= 2
     said = [(log["log_level"], log["event"], log.get("reason")) for log in logs]
     assert said == [
-        ("warning", "cannot push metrics to the OpenTelemetry endpoint, trying again at each interval", reason),
-        ("info", "the OpenTelemetry endpoint takes metrics again", None),
+        ("warning", "cannot push all metrics to the OpenTelemetry endpoint, trying again at each interval", reason),
+        ("info", "the OpenTelemetry endpoint takes all metrics again", None),
     ]
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_push_is_repeated_when_the_collector_asks_for_that(status: int) -> None:
+    async with collecting(refusing(status, retry_after="0"), refusing(status, retry_after="0")) as collector:
+        async with pushing(collector.url, interval=3600.0) as pusher:
+            await eventually(lambda: pusher.sent == 1)
+        assert pusher.failed == 0
+    first, second, third = (push.request.SerializeToString() for push in collector.pushes)
+    assert first == second == third
+
+
+async def test_repetitions_are_bounded() -> None:
+    async with collecting(*[refusing(429, retry_after="0")] * 100) as collector:
+        async with pushing(collector.url, interval=3600.0) as pusher:
+            await eventually(lambda: pusher.failed == 1)
+        assert len(collector.pushes) < 10
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_the_next_push_waits_as_long_as_the_collector_asks(status: int) -> None:
+    with capture_logs() as logs:
+        async with (
+            collecting(refusing(status, retry_after="2")) as collector,
+            pushing(collector.url, timeout=0.5) as pusher,
+        ):
+            await eventually(lambda: pusher.sent >= 2)
+    assert pusher.failed == 1
+    assert collector.times[1] - collector.times[0] >= 1.9
+    assert logs[0]["reason"] == f"it answered with status {status}, and asks to wait 2 s"
+
+
+async def test_no_collector_stops_pushes_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(otlp_pusher, "_LONGEST_PAUSE_SECONDS", 0.1)
+    async with (
+        collecting(refusing(503, retry_after="86400"), refusing(503, retry_after="inf")) as collector,
+        pushing(collector.url, timeout=0.5) as pusher,
+    ):
+        await eventually(lambda: pusher.sent >= 1)
+
+
+async def test_the_collectors_own_words_are_in_the_log() -> None:
+    with capture_logs() as logs:
+        async with (
+            collecting(refusing(401, "no such tenant\n" + "x" * 9000)) as collector,
+            pushing(collector.url) as pusher,
+        ):
+            await eventually(lambda: pusher.sent >= 1)
+    reason = logs[0]["reason"]
+    assert reason.startswith("it answered with status 401: no such tenant x")
+    assert len(reason) < 400
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(401, {"Content-Type": "application/x-protobuf"}, b"\xff\xff"),
+        Answer(401, {"Content-Type": "text/html"}, b"<html>"),
+        Answer(401, {"Content-Type": "application/x-protobuf"}, b"x" * 1024**2),
+    ],
+)
+async def test_an_answer_in_no_known_form_is_named_by_its_status(answer: Answer) -> None:
+    with capture_logs() as logs:
+        async with collecting(answer) as collector, pushing(collector.url) as pusher:
+            await eventually(lambda: pusher.sent >= 1)
+    assert logs[0]["reason"] == "it answered with status 401"
+
+
+async def test_metrics_that_the_collector_rejects_are_said_once_and_counted() -> None:
+    with capture_logs() as logs:
+        async with (
+            collecting(*[rejecting(3, "too many series")] * 3) as collector,
+            pushing(collector.url) as pusher,
+        ):
+            await eventually(lambda: pusher.sent >= 2)
+    assert pusher.failed == 3
+    assert [(log["log_level"], log.get("reason")) for log in logs] == [
+        ("warning", "it has rejected 3 data points: too many series"),
+        ("info", None),
+    ]
+
+
+async def test_a_remark_of_a_collector_that_takes_everything_is_no_failure() -> None:
+    async with collecting(rejecting(0, "use a newer version")) as collector, pushing(collector.url) as pusher:
+        await eventually(lambda: pusher.sent >= 2)
+    assert pusher.failed == 0
 
 
 async def test_a_refused_connection_is_said_in_words() -> None:
