@@ -117,12 +117,19 @@ def test_every_option_static_configuration_in_code_and_a_second_session(cluster:
     assert "Traceback" not in said
 
 
-ONE_APPLICATION = """
+TWO_ATTEMPTS = """
+import os, signal, sys
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
 spark.range(1).count()
+print([spark.conf.get(f"spark.openlineage.rootParent{part}") for part in ("JobNamespace", "JobName", "RunId")])
 spark.stop()  # after the listener has seen the application
+try:
+    open(sys.argv[1], "x")
+except FileExistsError:
+    sys.exit()
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -130,15 +137,18 @@ spark.stop()  # after the listener has seen the application
 def test_the_lineage_listener_has_the_job_as_its_parent(cluster: Cluster) -> None:
     """A listener of the test's own has the name of OpenLineage's, whose jar is nowhere on this machine."""
     shell = cluster.shell
-    shell.write("lineage.py", ONE_APPLICATION)
+    shell.write("lineage.py", TWO_ATTEMPTS)
     seen = shell.directory / "parents"
     job_id = cluster.submit(
         "lineage.py",
         *("--name", "etl", "--jars", str(LINEAGE_JAR), "-D", "execution.openlineage=true"),
         *("--conf", f"spark.standIn.file={seen}"),
+        *("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=0s"),
+        arguments=(str(shell.directory / "killed"),),
     )
     cluster.wait_for_end(job_id)
-    assert seen.read_text() == f"emberkeep\tetl\t{UUID(job_id)}\n"
+    assert seen.read_text() == f"emberkeep\tetl\t{UUID(job_id)}\n" * 2, "the same parent in both attempts"
+    assert cluster.output(job_id).splitlines()[-1] == str(["emberkeep", "etl", str(UUID(job_id))])
 
 
 @pytest.mark.long

@@ -63,3 +63,16 @@ def test_without_the_jar_it_is_refused_in_words() -> None:
     with pytest.raises(InvalidSparkConfiguration, match="no openlineage-spark jar") as caught:
         lineage_parent(spec(other), ON)
     assert "--packages io.openlineage:openlineage-spark_2.13" in str(caught.value.hint)
+
+
+def test_a_jar_for_another_scala_is_refused_in_words(home: Path) -> None:
+    (home / "jars" / "scala-library-2.13.18.jar").touch()
+    wrong = msgspec.structs.replace(JAR, name="openlineage-spark_2.12-1.40.0.jar")
+    said = r"openlineage-spark_2\.12.* Scala 2\.12.* Scala 2\.13"
+    with pytest.raises(InvalidSparkConfiguration, match=said) as caught:
+        lineage_parent(spec(wrong), ON)
+    assert "openlineage-spark_2.13" in str(caught.value.hint)
+    package = {"spark.jars.packages": "io.openlineage:openlineage-spark_2.12:1.40.0"}
+    with pytest.raises(InvalidSparkConfiguration, match=r"Scala 2\.13"):
+        lineage_parent(spec(conf=package), ON)
+    assert lineage_parent(spec(wrong, JAR), ON) is not None, "the right one is there, too"

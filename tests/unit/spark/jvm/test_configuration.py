@@ -90,13 +90,23 @@ def test_the_job_is_the_parent_of_what_openlineage_reports() -> None:
     assert merged["spark.openlineage.parentJobNamespace"] == "team"
     assert merged["spark.openlineage.parentJobName"] == "etl"
     assert merged["spark.openlineage.parentRunId"] == "01234567-89ab-cdef-0123-456789abcdef"
+    assert merged["spark.openlineage.rootParentJobNamespace"] == "team"
+    assert merged["spark.openlineage.rootParentJobName"] == "etl"
+    assert merged["spark.openlineage.rootParentRunId"] == "01234567-89ab-cdef-0123-456789abcdef"
     assert "spark.extraListeners" not in merge({}, SETTINGS, _MASTER).values
 
 
 def test_a_listener_and_a_parent_of_the_user_stay() -> None:
     settings = dataclasses.replace(SETTINGS, lineage=LineageParent("team", "etl", UUID(int=1)))
     own = {"spark.extraListeners": LISTENER, "spark.openlineage.parentRunId": "airflow's"}
-    assert not own.keys() & merge(own, settings, _MASTER).values.keys()
+    assert not any("openlineage" in key.lower() for key in merge(own, settings, _MASTER).values)
+
+
+def test_a_root_of_the_user_stays_above_the_job() -> None:
+    settings = dataclasses.replace(SETTINGS, lineage=LineageParent("team", "etl", UUID(int=1)))
+    merged = merge({"spark.openlineage.rootParentRunId": "the DAG run's"}, settings, _MASTER).values
+    assert merged["spark.openlineage.parentJobName"] == "etl"
+    assert not any(key.startswith("spark.openlineage.root") for key in merged)
 
 
 def test_settings_of_the_user_are_left_alone() -> None:
