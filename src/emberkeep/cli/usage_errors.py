@@ -119,7 +119,9 @@ def _left_over(app: App, chain: Sequence[str], called: str, word: str, shows: st
     """Return the problem with a word that nothing takes: an unknown command, or an argument too many."""
     names = [name for name in command_of(app, chain) if not name.startswith("-")]
     if not names:
-        wanted = [each.name for each in arguments_of(app, chain) if not each.name.startswith("-")]
+        # Some options may be given by their place, too: `emberkeep apply FILE`.
+        placed = [each for each in arguments_of(app, chain) if each.index is not None]
+        wanted = [_placeholder(each) if each.name.startswith("-") else each.name for each in placed]
         takes = f"takes only {' and '.join(wanted)}" if wanted else "takes no arguments, only options"
         return f"{word!r} is too much: `{called}` {takes}", shows
     if word.startswith("-"):

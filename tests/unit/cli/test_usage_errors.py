@@ -161,6 +161,8 @@ def test_a_word_too_many_is_told(chain: Chain, capfd: Output) -> None:
     problem, _ = answer([*words_of(chain), *["x"] * positional, "nonsense"], capfd)
     said = f"nonsense: `emberkeep {' '.join(chain)}` has no such command"
     assert problem == said or problem.split(":")[0] in ("'nonsense' is too much", "'x' is too much")
+    takes_none = all(argument.index is None for argument in arguments(chain))
+    assert problem == said or ("takes no arguments" in problem) is takes_none, problem
 
 
 @pytest.mark.parametrize("chain", [(), *(chain for chain in COMMANDS if names_in(chain))], ids=str)

@@ -11,6 +11,7 @@ import datetime
 import fcntl
 import ipaddress
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,6 +186,7 @@ class CertificateAuthority:
             os.close(descriptor)
 
 
+_HOST = re.compile(r"[a-z0-9._-]{1,253}")
 _NEW_CA_HINT = "restore it from a backup; or end all processes of the cluster and delete it to get a new one"
 
 
@@ -245,8 +247,11 @@ def _checked(host: str) -> str:
         return str(ipaddress.ip_address(plain))
     except ValueError:
         pass
-    if not plain.isascii() or not 0 < len(plain) < 254 or any(letter in plain for letter in " /:@\\*\0"):
-        raise InvalidInput(f"{host!r} is not a host name or an address", hint="for example node-1.example or 10.0.0.5")
+    if not _HOST.fullmatch(plain):
+        raise InvalidInput(
+            f"{host!r} is not a host name or an address",
+            hint="for example node-1.example or 10.0.0.5; repeat the option for each host",
+        )
     return plain
 
 

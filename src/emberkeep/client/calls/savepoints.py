@@ -11,7 +11,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from emberkeep.base.errors import Absent, Fatal, RetryLater
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.protocol.rest_savepoints import (
@@ -40,9 +40,17 @@ _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT
 def savepoint_location(text: str) -> str:
     """Return the location to send to the cluster: a URI unchanged, a path on this machine as an absolute path.
 
+    Raises InvalidInput for an empty text, which would name the current directory.
+
     >>> savepoint_location("s3://bucket/savepoints")
     's3://bucket/savepoints'
     """
+    if not text.strip():
+        raise InvalidInput(
+            "the savepoint's location is empty",
+            field="savepoint",
+            hint="name a path or a URI; if it comes from a variable, see that this is set",
+        )
     return text if _SCHEME.match(text) else str(Path(text).absolute())
 
 

@@ -73,15 +73,23 @@ def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str 
     syntax error in the module.
     """
     if not all(part.isidentifier() for part in module.split(".")):
-        hint = f"-m takes a dotted name; to run a file leave out -m: {module}" if module.endswith(".py") else None
-        raise InvalidInput(f"-m {module}: not a module's name", field="-m", hint=hint)
+        raise _no_module(module)
     source = _find_source(module, directory, py_files)
     if source is not None:
         check_syntax(*source)
         return None
     if _find_installed(module):
         return None
+    if (directory / module).is_file():
+        raise _no_module(module)
     return f"module {module} was not found on this machine; it must be installed on the cluster's nodes"
+
+
+def _no_module(name: str) -> InvalidInput:
+    hint = f"to run a file leave out -m: {name}" if name.endswith(".py") else "for example -m package.module"
+    return InvalidInput(
+        f"-m {name or repr(name)}: not a module's name", field="-m", hint=f"-m takes a dotted name; {hint}"
+    )
 
 
 def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tuple[Path, bytes] | None:

@@ -24,6 +24,10 @@ def secret_values(words: Iterable[str], environ: Mapping[str, str]) -> dict[str,
 
 
 def _from_environment(name: str, environ: Mapping[str, str]) -> str:
+    if not name:
+        raise InvalidInput(
+            f"{_OPTION} names no variable", field=_OPTION, hint=f"write {_OPTION} NAME, or {_OPTION} NAME=FILE"
+        )
     if not environ.get(name):
         raise InvalidInput(
             f"the environment has no variable {name}, or an empty one",

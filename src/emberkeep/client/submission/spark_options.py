@@ -104,7 +104,7 @@ def merged_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[s
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise InvalidInput(
-                f"--conf {pair}: there is no '='",
+                f"--conf {pair or repr(pair)}: there is no '='",
                 field="--conf",
                 hint="for example --conf spark.sql.shuffle.partitions=8",
             )

@@ -126,7 +126,7 @@ def test_a_bundle_replaces_no_other_files_and_needs_the_ca(directory: Path, tmp_
         CertificateAuthority(directory).bundle(tmp_path / "home", [])
 
 
-@pytest.mark.parametrize("host", ["", "a b", "http://a", "*.example", "a:80", "ä", "x" * 300])
+@pytest.mark.parametrize("host", ["", "a b", "http://a", "*.example", "a:80", "ä", "x" * 300, "a,b", "?a"])
 def test_what_names_no_host_is_refused(directory: Path, host: str) -> None:
     with pytest.raises(InvalidInput, match="not a host name"):
         CertificateAuthority(directory).ensure([host])

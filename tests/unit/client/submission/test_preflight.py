@@ -96,3 +96,10 @@ def test_a_damaged_zip_file_with_modules_is_told(tmp_path: Path) -> None:
 def test_a_name_that_is_no_module_is_told(tmp_path: Path, module: str) -> None:
     with pytest.raises(InvalidInput, match="not a module's name"):
         check_module(module, tmp_path, [])
+
+
+def test_a_file_after_m_is_no_module(tmp_path: Path) -> None:
+    (tmp_path / "job.py").touch()
+    with pytest.raises(InvalidInput, match=r"-m job\.py: not a module's name") as caught:
+        check_module("job.py", tmp_path, [])
+    assert "leave out -m" in str(caught.value.hint)
