@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import urllib.error
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -124,5 +125,72 @@ def test_the_ui_is_open_to_who_may_see_the_job_while_it_runs_and_afterwards(
         finish.touch()
         cluster.wait_for_end(job_id)
         check_command(shell.start("spark-ui", job_id, "--attempt", "1"), app_id)
+    finally:
+        cluster.close()
+
+
+CONTEXTS = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+def wait(name):
+    while not Path(sys.argv[1], name).exists():
+        time.sleep(0.1)
+
+def show(builder):
+    spark = builder.getOrCreate()
+    spark.range(10).selectExpr("id % 3 AS key").groupBy("key").count().collect()
+    print(spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId, flush=True)
+    return spark
+
+spark = show(SparkSession.builder)
+wait("stop")
+spark.stop()
+print("stopped", flush=True)
+wait("second")
+show(SparkSession.builder).stop()
+spark = show(SparkSession.builder.config("spark.ui.port", "0"))
+wait("finish")
+"""
+
+
+def test_the_ui_follows_a_script_to_the_port_of_its_next_spark_context(tmp_path: Path, class_archive: Path) -> None:
+    """The port that the user has chosen is taken, then free, then left to Spark; the link stays the same."""
+    shell = Shell(tmp_path, class_archive.parent)
+    cluster = Cluster(shell)
+
+    def printed(lines: int) -> list[str]:
+        return until(
+            lambda: found if len(found := cluster.output(job_id).splitlines()) >= lines else None,
+            lambda: cluster.story(job_id),
+        )
+
+    try:
+        cluster.up(*QUICK)
+        shell.write("app.py", CONTEXTS)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            job_id = cluster.submit("app.py", "--conf", f"spark.ui.port={port}", arguments=(str(tmp_path),))
+            first, app_id = printed(1)[0].split()
+            assert urlsplit(first).port != port
+            browser = browser_of(cluster)
+            link = cluster.ask(lambda client: client.spark_uis.link(job_id)).url
+            check_pages(link.rstrip("/"), browser, app_id)
+
+            (tmp_path / "stop").touch()
+            printed(2)
+            status, text = answer_of(f"{link}jobs/", browser)
+            assert (status, "has no SparkContext now" in text) == (503, True), text
+        (tmp_path / "second").touch()
+        *_, second, third = printed(4)
+        assert urlsplit(second.split()[0]).port == port
+        last, app_id = third.split()
+        assert urlsplit(last).port != port
+        check_pages(link.rstrip("/"), browser, app_id)
+        command = shell.start("spark-ui", job_id)
+        check_command(command, app_id)
+        (tmp_path / "finish").touch()
+        cluster.wait_for_end(job_id)
     finally:
         cluster.close()
