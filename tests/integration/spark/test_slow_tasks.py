@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.protocol.progress.rest_work import StageInfo
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -21,11 +22,11 @@ from pyspark import SparkContext
 
 def work(number):
     time.sleep(0.3)
-    while number == {TASKS - 1} and not Path(place).exists():
+    while number == slow and not Path(place).exists():
         time.sleep(0.1)
     return number
 
-place = sys.argv[1]
+place, slow = sys.argv[1], int(sys.argv[2])
 print(SparkContext.getOrCreate().parallelize(range({TASKS}), {TASKS}).map(work).sum(), flush=True)
 """
 
@@ -42,7 +43,7 @@ def cluster(shell: Shell) -> Iterator[Cluster]:
 
 def test_a_stage_says_for_how_long_its_slow_task_has_run(cluster: Cluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    job_id = cluster.submit(cluster.shell.write("slow.py", SCRIPT), arguments=(str(go),))
+    job_id = cluster.submit(cluster.shell.write("slow.py", SCRIPT), arguments=(str(go), str(TASKS - 1)))
 
     def is_awaited() -> bool:
         work = cluster.job(job_id).emberkeep.work
@@ -76,3 +77,19 @@ def test_a_stage_says_for_how_long_its_slow_task_has_run(cluster: Cluster, tmp_p
     (stage,) = ended.stages
     assert (stage.finished, stage.longest_running, stage.overdue) == (TASKS, 0, False)
     assert stage.longest_duration > ran
+
+
+def test_the_typical_task_is_one_that_has_ended(cluster: Cluster, tmp_path: Path) -> None:
+    """Spark counts a task that runs with its time at its start: a few milliseconds."""
+    go = tmp_path / "go"
+    job_id = cluster.submit(cluster.shell.write("slow.py", SCRIPT), arguments=(str(go), "1"))
+
+    def measured() -> StageInfo | None:
+        work = cluster.job(job_id).emberkeep.work
+        return next((stage for stage in work.stages if stage.median_duration and stage.running), None) if work else None
+
+    stage = until(measured, lambda: cluster.story(job_id))
+    assert (stage.finished, stage.running) == (1, 1)
+    assert stage.median_duration >= 300
+    go.touch()
+    cluster.wait_for_end(job_id)

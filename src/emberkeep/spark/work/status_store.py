@@ -118,9 +118,11 @@ class StatusStore:
         return str(call("SQL execution of a stage", ask))
 
     def durations(self, stage_id: int, stage_attempt: int) -> tuple[int, int]:
-        """Return how long the median and the slowest task of a stage took, in milliseconds.
+        """Return how long the median and the slowest task of a stage ran that have succeeded, in milliseconds.
 
-        0 while none has ended, and if Spark forgets tasks meanwhile (``spark.ui.retainedTasks``): it returns NaN then.
+        0 while none has, and if Spark forgets tasks meanwhile (``spark.ui.retainedTasks``): it returns NaN then.
+        Like the Spark UI, this takes the executors' run time: in Spark's distribution of durations, a task that runs
+        counts with its time at its start, and a failed one counts, too.
         """
 
         def ask() -> tuple[int, int]:
@@ -131,8 +133,8 @@ class StatusStore:
             found = self._store().taskSummary(stage_id, stage_attempt, quantiles)
             if not found.isDefined():
                 return 0, 0
-            durations = found.get().duration()
-            return _rounded(durations.apply(0)), _rounded(durations.apply(1))
+            times = found.get().executorRunTime()
+            return _rounded(times.apply(0)), _rounded(times.apply(1))
 
         median_and_slowest: tuple[int, int] = call("durations of tasks", ask)
         return median_and_slowest
@@ -183,4 +185,5 @@ class StatusStore:
 
 
 def _rounded(number: float) -> int:
-    return round(number) if math.isfinite(number) else 0
+    """Return the whole number, which is 0 only if the number is unknown."""
+    return max(1, round(number)) if math.isfinite(number) else 0
