@@ -19,8 +19,9 @@ class UpgradePhase(enum.Enum):
     WATCHING = "WATCHING"  # the new job must show that it works
     CANCELLING = "CANCELLING"  # the new job is being cancelled, because it is not good
     RETURNING = "RETURNING"  # the old code is being submitted again, from the same savepoint
+    # The job that the first three of these leave running may have ended since.
     DONE = "DONE"  # the new code runs
-    RETURNED = "RETURNED"  # the old code was started again, under a new job id, and may have ended since
+    RETURNED = "RETURNED"  # the old code was started again, under a new job id
     UNCHANGED = "UNCHANGED"  # the old job was not stopped, and continues
     FAILED = "FAILED"  # neither version is kept running: a person must decide
 
@@ -72,6 +73,16 @@ class Upgrade(Compatible, frozen=True, kw_only=True):
     @property
     def jobs(self) -> tuple[JobId, JobId, JobId]:
         return self.job_id, self.new_id, self.back_id
+
+    @property
+    def kept_job(self) -> JobId | None:
+        """The job that the upgrade has left running; None while it goes on, and if it has left none."""
+        kept = {
+            UpgradePhase.DONE: self.new_id,
+            UpgradePhase.RETURNED: self.back_id,
+            UpgradePhase.UNCHANGED: self.job_id,
+        }
+        return kept.get(self.phase)
 
     @property
     def has_known_owner(self) -> bool:

@@ -8,8 +8,16 @@ from emberkeep.jobs.upgrades.model import QueryFacts, Upgrade, UpgradePhase
 _SHORT = 8  # digits of a job's id
 
 
-def upgrade_text(upgrade: Upgrade, queries: tuple[QueryFacts, ...] = ()) -> str:
-    """Return one line. ``queries``: those of the new job, while it is watched."""
+def upgrade_text(upgrade: Upgrade, queries: tuple[QueryFacts, ...] = (), end: str = "") -> str:
+    """Return one line.
+
+    ``queries``: those of the new job, while it is watched. ``end``: how the job has ended that the upgrade has left
+    running, such as ``is CANCELED``; "" while it runs.
+    """
+    return f"{_text(upgrade, queries, has_ended=True)}; that job {end}" if end else _text(upgrade, queries)
+
+
+def _text(upgrade: Upgrade, queries: tuple[QueryFacts, ...], *, has_ended: bool = False) -> str:
     old, new, back = (each[:_SHORT] for each in upgrade.jobs)
     match upgrade.phase:
         case UpgradePhase.STOPPING:
@@ -23,11 +31,11 @@ def upgrade_text(upgrade: Upgrade, queries: tuple[QueryFacts, ...] = ()) -> str:
         case UpgradePhase.RETURNING:
             return f"going back, because {upgrade.reason}; starting the old code as job {back} from {upgrade.savepoint}"
         case UpgradePhase.DONE:
-            return f"the new code runs as job {new}"
+            return f"the new code {'ran' if has_ended else 'runs'} as job {new}"
         case UpgradePhase.RETURNED:
             return f"the old code was started again, as job {back}, because {upgrade.reason}"
         case UpgradePhase.UNCHANGED:
-            return f"job {old} continues as before: {upgrade.reason}"
+            return f"job {old} {'was not upgraded' if has_ended else 'continues as before'}: {upgrade.reason}"
         case UpgradePhase.FAILED:
             where = f"; the savepoint is {upgrade.savepoint}" if upgrade.savepoint else ""
             return f"no version of the job is kept running: {upgrade.reason}{where}"

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.jobs.job_table import JobTable
 from emberkeep.jobmanager.jobs.upgrades.facts import queries_of
@@ -97,7 +97,16 @@ class KnownUpgrades:
         """Return the upgrade as others see it."""
         queries = queries_of(self._table.active.get(upgrade.new_id))
         bare = msgspec.structs.replace(upgrade, new=None, back=None)
-        return UpgradeView(upgrade=bare, text=upgrade_text(upgrade, queries))
+        return UpgradeView(upgrade=bare, text=upgrade_text(upgrade, queries, self._end(upgrade.kept_job)))
+
+    def _end(self, kept: JobId | None) -> str:
+        """Return how the job that an upgrade has left running has ended, in words; "" if it has not."""
+        if kept is None or self._table.is_running(kept):
+            return ""
+        try:
+            return f"is {self._table.view(kept).status.value}"
+        except Absent:
+            return "has ended"
 
     def kept_places(self, namespace: str | None, creating: Collection[JobId]) -> int:
         """Return how many jobs have a place kept: between the end of one version and the acceptance of the next.

@@ -266,6 +266,28 @@ def test_nobody_else_starts_what_an_upgrade_starts_itself() -> None:
     in_virtual_time(scenario)
 
 
+def test_once_the_new_job_has_ended_no_job_of_the_upgrade_says_that_it_runs() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            await service.gateway.upgrade(OLD, msgspec.structs.replace(wish(), batches=0))
+            await stops(cluster, master)
+            await in_phase(service, UpgradePhase.WATCHING)
+            new = await cluster.next_jobmaster(NEW, 1)
+            await new.beat(queries=(STREAM,))
+            assert await in_phase(service, UpgradePhase.DONE) == f"the new code runs as job {NEW[:8]}"
+            await ends(cluster, new, FAILS)
+            await cluster.reaches(NEW, JobStatus.FAILED)
+            for job_id in (OLD, NEW):
+                upgrade = (await cluster.view(job_id)).upgrade
+                assert upgrade is not None
+                assert upgrade.text == f"the new code ran as job {NEW[:8]}; that job is FAILED"
+
+    in_virtual_time(scenario)
+
+
 def test_the_stop_waits_for_the_end_of_a_move_and_has_all_of_its_time_then() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
