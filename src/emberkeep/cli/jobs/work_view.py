@@ -47,7 +47,7 @@ def _stage_row(stage: StageInfo) -> tuple[str, ...]:
         "-" if stage.skew is None else f"{stage.skew:.1f} x",
         byte_count(stage.disk_bytes_spilled) if stage.disk_bytes_spilled else "-",
         _left(stage),
-        f"{stage.operations} ({stage.name})" if stage.operations else stage.name,
+        f"{stage.name} ({stage.operations})" if stage.operations else stage.name,
     )
 
 

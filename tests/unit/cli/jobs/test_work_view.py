@@ -88,8 +88,8 @@ def test_stages_with_the_same_name_are_told_apart(fake: FakeJobManager, capfd: O
     assert main(["info", "etl"]) == 0
     _, _, *rows = section(capfd.readouterr().out, "Stages: ")
     assert [" ".join(row).split(" 3.0s ")[1] for row in rows] == [
-        "AQEShuffleRead → Exchange (collect at app.py:5)",
-        "Scan csv → Exchange (collect at app.py:5)",
+        "collect at app.py:5 (AQEShuffleRead → Exchange)",
+        "collect at app.py:5 (Scan csv → Exchange)",
         "collect at app.py:5",
     ]
 
