@@ -6,7 +6,14 @@ import datetime
 from collections.abc import Sequence
 
 from emberkeep.lifecycle.model import ProcedurePhase
-from emberkeep.protocol.rest_jobs import AlarmInfo, JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import (
+    AlarmInfo,
+    BacklogInfo,
+    JobDetails,
+    JobDetailsInfo,
+    ProcedureInfo,
+    StreamingQuery,
+)
 
 SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
 
@@ -82,16 +89,36 @@ def alarm_text(alarm: AlarmInfo) -> str:
 
 
 def backlog_text(queries: Sequence[StreamingQuery]) -> str:
-    """Return the rows that the queries have not read, and how long they take; "-" if no source says it.
+    """Return the rows that the queries have not read, and how long they take; "-" if no source says what is left.
 
-    The queries of a job work side by side, so the slowest one decides how long it takes.
+    What sources count in files, bytes or time follows. The queries of a job work side by side, so the slowest one
+    decides how long it takes.
     """
-    known = [query for query in queries if query.backlog_rows is not None]
-    if not known:
-        return "-"
-    rows = sum(query.backlog_rows or 0 for query in known)
-    times = [query.backlog_seconds for query in known if query.backlog_seconds is not None]
-    return f"{rows:,} ({duration(round(1000 * max(times)))})" if rows and times else f"{rows:,}"
+    left = [each for each in map(_backlog, queries) if each is not None]
+    rows = [each.rows for each in left if each.rows is not None]
+    files = [each.files for each in left if each.files is not None]
+    sizes = [each.bytes for each in left if each.bytes is not None]
+    behind = [each.time_behind for each in left if each.time_behind is not None]
+    unknown = sum(each.unknown_sources for each in left)
+    others = [
+        counted(sum(files), "file") if files else "",
+        byte_count(sum(sizes)) if sizes else "",
+        f"{duration(max(behind))} behind" if behind else "",
+        f"{counted(unknown, 'source')} unknown" if unknown else "",
+    ]
+    told = [each for each in others if each]
+    if rows:
+        times = [query.backlog_seconds for query in queries if query.backlog_seconds is not None]
+        takes = f" ({duration(round(1000 * max(times)))})" if sum(rows) and times else ""
+        told.insert(0, f"{sum(rows):,}{' rows' if told else ''}{takes}")
+    return ", ".join(told) or "-"
+
+
+def _backlog(query: StreamingQuery) -> BacklogInfo | None:
+    """Return what the query has not read; None if that is unknown. A JobManager of an earlier release tells rows."""
+    if query.backlog is not None or query.backlog_rows is None:
+        return query.backlog
+    return BacklogInfo(rows=query.backlog_rows, files=None, bytes=None, time_behind=None, unknown_sources=0)
 
 
 def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = True) -> str:

@@ -25,6 +25,7 @@ from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGr
 from emberkeep.jobs.progress.course import Course
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.history import HistoryPage, Selection
+from emberkeep.jobs.progress.outstanding import Outstanding, outstanding
 from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.trend import Trend
@@ -569,6 +570,11 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     def is_waiting(self) -> bool:
         """True while the query waits for data or for its next trigger, by Spark's text."""
         return self.status.startswith("Waiting")
+
+    @property
+    def outstanding(self) -> Outstanding:
+        """What its sources have and it has not read, as they count it."""
+        return outstanding(self.sources, self.backlog_rows)
 
 
 class Departure(Message, frozen=True, kw_only=True):

@@ -142,11 +142,26 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     gc_time: Duration | None = None  # the part of task-time that went into garbage collection; null if unknown
 
 
+class BacklogInfo(Kebab, frozen=True, kw_only=True):
+    """What a query has not read, as its sources count it; a field is null if none counts so.
+
+    A source that counts rows is in ``rows`` only. ``time-behind``: of the source that is farthest behind.
+    ``unknown-sources``: those that do not say what is left.
+    """
+
+    rows: int | None
+    files: int | None
+    bytes: int | None
+    time_behind: Duration | None
+    unknown_sources: int
+
+
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
     """The newest progress of one streaming query, as Spark reports it.
 
-    ``backlog-rows``: that its sources have and that it has not read; null if they do not say.
+    ``backlog-rows``: that its sources have and that it has not read; null unless each of them counts rows.
     ``backlog-seconds``: how long these take at the rate of the newest micro-batch; null if that is unknown.
+    ``backlog``: the same, as each source counts it; null if none of them says.
     """
 
     id: str
@@ -163,6 +178,7 @@ class StreamingQuery(Kebab, frozen=True, kw_only=True):
     checkpoint_location: str
     backlog_rows: int | None = None
     backlog_seconds: float | None = None
+    backlog: BacklogInfo | None = None
 
 
 class AttemptInfo(Kebab, frozen=True, kw_only=True):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from emberkeep.jobs.progress.outstanding import Outstanding
+
 DASH = "–"
 
 
@@ -80,6 +82,39 @@ def count(amount: float) -> str:
     """
     text = f"{amount:,.0f}" if amount >= 100 or amount == int(amount) else f"{amount:.1f}"
     return text.replace(",", "\u202f")
+
+
+def backlog(left: Outstanding) -> str:
+    """Return what a query has not read, for a cell of a table: a number alone is one of rows.
+
+    >>> backlog(Outstanding(rows=1200)), backlog(Outstanding(files=12, size=3_565_158)), backlog(Outstanding())
+    ('1\u202f200', '12 files, 3.4 MiB', '–')
+    """
+    if left.rows is not None and left == Outstanding(rows=left.rows):
+        return count(left.rows)
+    return backlog_text(left) or DASH
+
+
+def backlog_text(left: Outstanding) -> str:
+    """Return what a query has not read, as its sources count it, with the units; "" if none of them says.
+
+    >>> backlog_text(Outstanding(rows=5, behind_ms=8000, unknown=1))
+    '5 rows, 8 s behind, 1 source unknown'
+    """
+    if not left.is_known:
+        return ""
+    told = (
+        "" if left.rows is None else _counted(left.rows, "row"),
+        "" if left.files is None else _counted(left.files, "file"),
+        "" if left.size is None else byte_size(left.size),
+        "" if left.behind_ms is None else f"{span(left.behind_ms)} behind",
+        f"{_counted(left.unknown, 'source')} unknown" if left.unknown else "",
+    )
+    return ", ".join(each for each in told if each)
+
+
+def _counted(amount: int, noun: str) -> str:
+    return f"{count(amount)} {noun}{'' if amount == 1 else 's'}"
 
 
 def short_id(identifier: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
-from emberkeep.web.formats import count, moment
+from emberkeep.jobs.progress.outstanding import together
+from emberkeep.web.formats import backlog_text, count, moment
 from emberkeep.web.health import Health, waits_since
 
 _STARTING = (JobStatus.CREATED, JobStatus.INITIALIZING)
@@ -55,9 +56,9 @@ def _work(job: JobView) -> str:
     if newest is not None:
         parts.append(f"batch {newest.batch_id} was committed at {moment(newest.committed_ms)}")
     if report is not None and report.queries:
-        backlogs = [query.backlog_rows for query in report.queries if query.backlog_rows is not None]
-        if backlogs:
-            parts.append(f"the backlog is {count(sum(backlogs))} rows")
+        left = backlog_text(together(query.outstanding for query in report.queries))
+        if left:
+            parts.append(f"the backlog is {left}")
     elif report is not None and report.work is not None and report.work.total_tasks:
         parts.append(f"{count(report.work.completed_tasks)} of {count(report.work.total_tasks)} tasks are done")
     if not parts:

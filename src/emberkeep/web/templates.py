@@ -32,6 +32,7 @@ def make_environment() -> jinja2.Environment:
         mebibytes=formats.mebibytes,
         byte_size=formats.byte_size,
         count=formats.count,
+        backlog=formats.backlog,
         priority=priority_text,
         short_id=formats.short_id,
         capitalize_first=formats.capitalize_first,

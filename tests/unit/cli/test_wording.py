@@ -5,7 +5,7 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli.wording import backlog_text, counted, duration, executors_text, memory, status_text, timestamp
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
-from emberkeep.protocol.rest_jobs import DynamicAllocationInfo, ExecutorInfo, StreamingQuery
+from emberkeep.protocol.rest_jobs import BacklogInfo, DynamicAllocationInfo, ExecutorInfo, StreamingQuery
 from tests.unit.client.fake_job_manager import job_info
 
 JOB = "a" * 32
@@ -88,6 +88,28 @@ def test_the_backlog_of_a_job_is_that_of_all_its_queries(
 ) -> None:
     queries = [msgspec.structs.replace(QUERY, backlog_rows=rows, backlog_seconds=time) for rows, time in backlogs]
     assert backlog_text(queries) == text
+
+
+@pytest.mark.parametrize(
+    ("left", "text"),
+    [
+        ({"files": 12, "bytes": 3_565_158}, "12 files, 3.4 MiB"),
+        ({"files": 1}, "1 file"),
+        ({"time_behind": 8_000}, "8.0s behind"),
+        ({"rows": 1_200, "files": 3, "unknown_sources": 1}, "1,200 rows, 3 files, 1 source unknown"),
+    ],
+)
+def test_a_backlog_without_rows_is_told_as_its_sources_count_it(left: dict[str, int], text: str) -> None:
+    nothing = BacklogInfo(rows=None, files=None, bytes=None, time_behind=None, unknown_sources=0)
+    query = msgspec.structs.replace(QUERY, backlog=msgspec.structs.replace(nothing, **left))
+    assert backlog_text([query, QUERY]) == text
+
+
+def test_the_backlog_of_several_queries_is_added_up() -> None:
+    files = BacklogInfo(rows=None, files=3, bytes=None, time_behind=2_000, unknown_sources=0)
+    both = [msgspec.structs.replace(QUERY, backlog=files), msgspec.structs.replace(QUERY, backlog=files)]
+    rows = msgspec.structs.replace(QUERY, backlog_rows=1_200, backlog_seconds=5.0)
+    assert backlog_text([*both, rows]) == "1,200 rows (5.0s), 6 files, 2.0s behind"
 
 
 def test_a_number_of_executors_that_changes_all_the_time_is_shown_only_where_it_is_redrawn() -> None:

@@ -495,6 +495,13 @@ def _executor(number: int) -> ExecutorView:
     )
 
 
+def query_of_files() -> QueryProgress:
+    """A query whose source counts files and bytes, and no rows."""
+    metrics = {"numFilesOutstanding": 12.0, "numBytesOutstanding": 2048.0}
+    source = SourceProgress(description="CloudFilesSource[/data/in]", metrics=metrics)
+    return msgspec.structs.replace(_query(), backlog_rows=None, sources=(source,))
+
+
 def _query() -> QueryProgress:
     return QueryProgress(
         id="8c1f64c4-52c2-4a4f-a9f4-9d6a0f0c8b1e",

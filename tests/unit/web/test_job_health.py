@@ -12,7 +12,7 @@ from emberkeep.watchdog.model import Alarm, AlarmKind
 from emberkeep.web.health import Health
 from emberkeep.web.job_health import job_health
 from tests.support.contracts.job_store import batch
-from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, status_report
+from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, query_of_files, status_report
 
 ALARM = Alarm(kind=AlarmKind.BACKLOG, query="clicks", since_ms=NOW_MS - 60_000, message="the backlog grows")
 RUNS = "the job has run since 2026-11-18 10:54:11"
@@ -32,6 +32,11 @@ def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
             f"Healthy: {RUNS}. 1\u202f238 of 1\u202f600 tasks are done.",
         ),
         (job(status_report=None), "running", f"Healthy: {RUNS}."),
+        (
+            job(status_report=status_report(queries=(query_of_files(),))),
+            "running",
+            f"Healthy: {RUNS}. The backlog is 12 files, 2 KiB.",
+        ),
         (
             job(alarms=(ALARM, ALARM), waiting="2 slots"),
             "failed",

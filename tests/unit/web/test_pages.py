@@ -33,6 +33,7 @@ from tests.unit.rest.fake_gateway import (
     driver_report,
     job_id,
     job_view,
+    query_of_files,
     recovery_trace,
     status_report,
     task_manager_view,
@@ -485,6 +486,13 @@ async def test_a_job_of_the_first_release_shows_no_stages(site: Site) -> None:
     site.gateway.add(job_view(job_id(9), "old driver", status_report=status_report(work=None)))
     page = (await site.get(f"/jobs/{job_id(9)}")).body.decode()
     assert "Median task" not in page
+
+
+async def test_a_backlog_is_told_as_the_sources_count_it(site: Site) -> None:
+    site.gateway.add(job_view(job_id(9), "files", status_report=status_report(queries=(query_of_files(),))))
+    for number, backlog in ((1, "1\u202f200"), (9, "12 files, 2 KiB")):
+        page = (await site.get(f"/jobs/{job_id(number)}")).body.decode()
+        assert f'data-label="Backlog" class="num">{backlog}<' in page
 
 
 async def test_a_job_has_a_place_for_the_history_of_its_queries(site: Site) -> None:

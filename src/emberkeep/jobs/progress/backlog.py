@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", "numFilesOutstanding", "numBytesOutstanding")  # if one of them is 0
+from emberkeep.jobs.progress.outstanding import BYTES, FILES
+
+_NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", FILES, BYTES)  # if one of them is 0
 
 
 def backlog_rows(end: Any, latest: Any) -> int | None:

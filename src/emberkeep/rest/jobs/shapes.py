@@ -8,6 +8,7 @@ from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
 from emberkeep.jobs.progress.flows import FlowProgress
+from emberkeep.jobs.progress.outstanding import Outstanding
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress, Scaling
@@ -15,6 +16,7 @@ from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
+    BacklogInfo,
     DriverInfo,
     DynamicAllocationInfo,
     ExceptionHistory,
@@ -239,6 +241,19 @@ def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
         checkpoint_location=query.checkpoint_location,
         backlog_rows=query.backlog_rows,
         backlog_seconds=seconds_for(query.backlog_rows, query.processed_rows_per_second),
+        backlog=_backlog(query.outstanding),
+    )
+
+
+def _backlog(left: Outstanding) -> BacklogInfo | None:
+    if not left.is_known:
+        return None
+    return BacklogInfo(
+        rows=left.rows,
+        files=left.files,
+        bytes=left.size,
+        time_behind=left.behind_ms,
+        unknown_sources=left.unknown,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.cli.application import main
 from emberkeep.cli.jobs.work_view import work_text
-from emberkeep.protocol.rest_jobs import AlarmInfo
+from emberkeep.protocol.rest_jobs import AlarmInfo, BacklogInfo
 from emberkeep.watchdog.model import AlarmKind
 from tests.unit.cli.operators.test_top import BEHIND
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info
@@ -65,6 +65,16 @@ def test_info_of_a_stream_says_nothing_of_an_end(fake: FakeJobManager, capfd: Ou
     assert " ".join(heading) == "Stages: 1 active, 3 done"
     assert " ".join(row) == "4.1 PENDING 5 of 8 2 1 - - - - - collect at app.py:5"
     assert ["12,000", "(20m", "00s)"] in [line[5:8] for line in section(out, "Streaming queries")]
+
+
+def test_info_and_top_tell_a_backlog_as_the_sources_count_it(fake: FakeJobManager, capfd: Output) -> None:
+    left = BacklogInfo(rows=None, files=12, bytes=None, time_behind=None, unknown_sources=0)
+    query = msgspec.structs.replace(BEHIND, backlog_rows=None, backlog_seconds=None, backlog=left)
+    fake.jobs = {A: job_info(A, "etl", queries=[query])}
+    assert main(["info", "etl"]) == 0
+    assert ["12", "files"] in [line[5:7] for line in section(capfd.readouterr().out, "Streaming queries")]
+    assert main(["top"]) == 0
+    assert " 12 files " in capfd.readouterr().out
 
 
 def test_info_says_which_slow_task_a_stage_waits_for(fake: FakeJobManager, capfd: Output) -> None:

@@ -11,12 +11,20 @@ from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages import Scaling
-from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExceptions, MultipleJobsDetails
+from emberkeep.protocol.rest_jobs import BacklogInfo, JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
-from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view, recovery_trace, status_report
+from tests.unit.rest.fake_gateway import (
+    NOW_MS,
+    job_graph,
+    job_id,
+    job_view,
+    query_of_files,
+    recovery_trace,
+    status_report,
+)
 from tests.unit.rest.server import Site
 
 J1 = f"/v1/jobs/{job_id(1)}"
@@ -114,7 +122,18 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     assert job.emberkeep.queries[0].batch_id == 41
     assert job.emberkeep.queries[0].backlog_rows == 1_200
     assert job.emberkeep.queries[0].backlog_seconds == pytest.approx(1_200 / 1987.25)
+    assert job.emberkeep.queries[0].backlog == BacklogInfo(
+        rows=1_200, files=None, bytes=None, time_behind=None, unknown_sources=0
+    )
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
+
+
+async def test_a_backlog_without_rows_is_told_as_the_source_counts_it(site: Site) -> None:
+    site.gateway.add(job_view(job_id(9), "files", status_report=status_report(queries=(query_of_files(),))))
+    job = msgspec.json.decode((await site.get(f"/v1/jobs/{job_id(9)}")).body, type=JobDetailsInfo)
+    (query,) = job.emberkeep.queries
+    assert (query.backlog_rows, query.backlog_seconds) == (None, None)
+    assert query.backlog == BacklogInfo(rows=None, files=12, bytes=2048, time_behind=None, unknown_sources=0)
 
 
 async def test_executors_have_their_share_of_garbage_collection_if_spark_says_it(site: Site) -> None:

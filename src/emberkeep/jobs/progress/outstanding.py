@@ -1,0 +1,67 @@
+"""What a streaming query has not read yet, as its sources count it: in rows, files, bytes or time. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from emberkeep.jobs.progress.records import SourceProgress
+
+# Numbers that sources report themselves.
+FILES: Final = "numFilesOutstanding"
+BYTES: Final = "numBytesOutstanding"
+TIME_MS: Final = "maxMsBehindLatest"
+
+
+class Outstanding(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left to read; a field is None if no source counts so.
+
+    A source that counts rows is in ``rows`` only. ``behind_ms``: of the source that is farthest behind. ``unknown``:
+    sources that do not say what is left.
+    """
+
+    rows: int | None = None
+    files: int | None = None
+    size: int | None = None  # bytes
+    behind_ms: int | None = None
+    unknown: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """True if at least one source says what is left."""
+        return any(each is not None for each in (self.rows, self.files, self.size, self.behind_ms))
+
+
+def outstanding(sources: Sequence[SourceProgress], rows: int | None = None) -> Outstanding:
+    """Return what is left of these sources. ``rows``: of all of them, if that is known."""
+    if rows is not None:
+        return Outstanding(rows=rows)
+    others = [source.metrics for source in sources if source.backlog_rows is None]
+    behind = [metrics[TIME_MS] for metrics in others if TIME_MS in metrics]
+    return Outstanding(
+        rows=_sum(source.backlog_rows for source in sources),
+        files=_sum(metrics.get(FILES) for metrics in others),
+        size=_sum(metrics.get(BYTES) for metrics in others),
+        behind_ms=max(0, round(max(behind))) if behind else None,
+        unknown=sum(metrics.keys().isdisjoint((FILES, BYTES, TIME_MS)) for metrics in others),
+    )
+
+
+def together(parts: Iterable[Outstanding]) -> Outstanding:
+    """Return what is left of several queries that work side by side. Those that say nothing are left out."""
+    known = [part for part in parts if part.is_known]
+    behind = [part.behind_ms for part in known if part.behind_ms is not None]
+    return Outstanding(
+        rows=_sum(part.rows for part in known),
+        files=_sum(part.files for part in known),
+        size=_sum(part.size for part in known),
+        behind_ms=max(behind, default=None),
+        unknown=sum(part.unknown for part in known),
+    )
+
+
+def _sum(amounts: Iterable[float | None]) -> int | None:
+    known = [max(0, round(amount)) for amount in amounts if amount is not None]
+    return sum(known) if known else None
