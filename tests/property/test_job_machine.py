@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from emberkeep.base.errors import IllegalTransition
+from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.jobs.restart import ExponentialDelay, FixedDelay
@@ -116,6 +117,15 @@ class JobLife(RuleBasedStateMachine):
         """Some time after a driver has said that the job is suspended or drained."""
         if self.world.machine.state.phase is not Phase.ENDED and self.world.stored_result is None:
             self.world.stop()
+
+    @precondition(lambda self: self._pending(ev.StopDriver))
+    @rule()
+    def stop_arrives_at_another_life(self) -> None:
+        """The task manager that answers was started again, and does not know what its earlier life has received."""
+        effect = self.world.take(ev.StopDriver)
+        assert isinstance(effect, ev.StopDriver)
+        self.world.refused.add(effect.attempt)
+        self.world.tell(ev.DriverNeverThere(effect.attempt, InstanceId(f"{effect.place.instance}-later")))
 
     @precondition(lambda self: self._pending(ev.StopDriver))
     @rule(outcome=OUTCOMES)

@@ -8,7 +8,6 @@ from typing import Any
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
-from emberkeep.base.short_texts import with_short_texts
 from emberkeep.blocklist.claims import Claimant
 from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.leader import LeaderSeat
@@ -17,6 +16,7 @@ from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.model import MOST_TEXT
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.model import KeptLogKey
+from emberkeep.protocol.encoding.short_texts import with_short_texts
 from emberkeep.protocol.messages import (
     Ack,
     JobMasterHeartbeat,

@@ -55,7 +55,6 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
 )
 _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
     ev.StartRefused: set(_OVER),
-    ev.DriverNeverThere: set(_OVER),
     ev.DriverExited: set(_OVER),
     ev.DriverVanished: set(_OVER),
 }
@@ -108,6 +107,7 @@ TRANSITIONS: dict[Phase, Row] = {
         {
             **_DRIVER_ENDS,
             ev.AttemptSeen: {_P.STARTING, _P.ADOPTING},
+            ev.DriverNeverThere: {_P.STARTING, *_OVER},
             ev.DriverListed: {_P.STARTING, _P.ENDING},
             ev.DriverNotAtHome: {_P.STARTING, *_OVER},
             ev.JobMasterRegistered: {_P.RUNNING},
@@ -123,6 +123,7 @@ TRANSITIONS: dict[Phase, Row] = {
         {
             **_DRIVER_ENDS,
             ev.AttemptSeen: {_P.RUNNING, _P.ADOPTING},
+            ev.DriverNeverThere: {_P.RUNNING, *_OVER},
             ev.DriverListed: {_P.RUNNING, _P.ENDING},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
@@ -137,6 +138,7 @@ TRANSITIONS: dict[Phase, Row] = {
         {
             **_DRIVER_ENDS,
             ev.AttemptSeen: {_P.ENDING, _P.ADOPTING},
+            ev.DriverNeverThere: {_P.ENDING, *_OVER},
             ev.DriverNotAtHome: {_P.ENDING, *_OVER},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.Tick: {_P.ENDING, *_OVER},

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.machine import CANCELED_EXIT_CODE, JobMachine
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobResult, JobStatus
@@ -229,6 +230,21 @@ class TestStart:
         assert isinstance(order, ev.StopDriver)
         assert world.phase() is Phase.ENDING
         world.tell(ev.DriverNeverThere(1, order.place.instance))
+        world.write_result()
+        assert (world.phase(), world.status()) == (Phase.ENDED, JobStatus.CANCELED)
+
+    @pytest.mark.req("HA-7")
+    def test_an_answer_of_another_life_of_the_task_manager_proves_nothing(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        assert world.take(ev.StartDriver) is not None, "it may have arrived"
+        world.tell(ev.CancelRequested())
+        assert world.take(ev.StopDriver) is not None
+        world.tell(ev.DriverNeverThere(1, InstanceId("i-another-life")))
+        assert world.phase() is Phase.ENDING
+        world.wait(POLICY.lease)
+        world.wait(0.0)
         world.write_result()
         assert (world.phase(), world.status()) == (Phase.ENDED, JobStatus.CANCELED)
 

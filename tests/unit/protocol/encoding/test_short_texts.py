@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from emberkeep.base.short_texts import with_short_texts
+from emberkeep.protocol.encoding.short_texts import with_short_texts
 
 
 class Inner(msgspec.Struct, frozen=True):
