@@ -152,6 +152,19 @@ def test_the_lineage_listener_has_the_job_as_its_parent(cluster: Cluster) -> Non
 
 
 @pytest.mark.long
+def test_a_job_without_the_lineage_listeners_jar_says_what_is_missing(cluster: Cluster) -> None:
+    cluster.shell.write("lineage.py", TWO_ATTEMPTS)
+    job_id = cluster.submit("lineage.py", "-D", "execution.openlineage=true")
+    cluster.wait_for_end(job_id, JobStatus.FAILED)
+    shown = cluster.shell.done("info", job_id).out
+    assert "execution.openlineage is on, but the job has no openlineage-spark jar" in shown
+    said = cluster.output(job_id, "driver-stderr")
+    assert "--packages io.openlineage:openlineage-spark_2.13" in said
+    assert "Exception" not in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.long
 def test_streams_with_and_without_an_own_checkpoint_beside_each_other(cluster: Cluster) -> None:
     shell = cluster.shell
     shell.write("stream.py", SCRIPT)

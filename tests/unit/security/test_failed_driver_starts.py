@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -43,6 +45,7 @@ def test_any_error_before_the_script_is_a_lasting_failure_to_start(
 ) -> None:
     monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: Broken(error))
     monkeypatch.setattr(daemon, "raise_on_sigterm", lambda _: None)
+    monkeypatch.setattr(daemon, "raise_no_more", lambda: None)
     spec = msgspec.structs.replace(DRIVER_SPEC, directory=str(tmp_path), logs=str(tmp_path), files=(), options={})
     assert daemon._Driver(spec, Configuration()).run() == 1
     outcome = read_outcome(tmp_path / OUTCOME_FILE)
@@ -50,6 +53,40 @@ def test_any_error_before_the_script_is_a_lasting_failure_to_start(
     assert (outcome.kind, outcome.lasting) == (FailureKind.SETUP, True)
     assert outcome.message == f"the driver cannot start: {type(error).__name__}: planted"
     assert "Traceback" in capsys.readouterr().err
+
+
+SIGNALLED = """
+import os, signal, sys
+from pathlib import Path
+import msgspec
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal
+from emberkeep.daemons.driver import attempt
+from tests.unit.formats.golden_samples import DRIVER_SPEC
+
+class Ending:
+    lease = None
+    def __init__(self, *_): pass
+    def start(self): raise {error}("planted")
+    def report(self, outcome): return True
+    def stop(self): os.kill(os.getpid(), signal.SIGTERM)  # the task manager has learnt of the end, and ends the process
+
+attempt.JobMasterThread = Ending
+spec = msgspec.structs.replace(DRIVER_SPEC, directory=sys.argv[1], logs=sys.argv[1], files=(), options={{}})
+sys.exit(attempt._Driver(spec, Configuration()).run())
+"""
+
+
+@pytest.mark.parametrize("error", ["Fatal", "LookupError"])
+def test_a_signal_that_follows_the_report_does_not_hide_the_reason(tmp_path: Path, error: str) -> None:
+    command = [sys.executable, "-c", SIGNALLED.format(error=error), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "Cancelled" not in done.stderr
+    assert "planted" in done.stderr
+    outcome = read_outcome(tmp_path / OUTCOME_FILE)
+    assert outcome is not None
+    assert outcome.message.endswith("planted")
 
 
 @pytest.mark.parametrize("error", [LookupError("unknown encoding: idna"), SystemExit(3)])

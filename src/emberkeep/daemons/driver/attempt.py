@@ -111,10 +111,12 @@ class _Driver:
                 self._take_jvm,
             )
         except EmberkeepError as error:
+            raise_no_more()
             say(f"emberkeep: {error}")
             lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
+            raise_no_more()
             traceback.print_exception(error)
             return self._end(_cannot_start(error))
         self._bridge.functions = self._functions = runtime.functions

@@ -73,6 +73,7 @@ def test_the_attempt_ends_with_the_reason_and_may_be_started_again(
 ) -> None:
     monkeypatch.setattr(daemon, "JobMasterThread", JobMaster)
     monkeypatch.setattr(daemon, "raise_on_sigterm", lambda _: None)
+    monkeypatch.setattr(daemon, "raise_no_more", lambda: None)
     monkeypatch.setattr(os, "environ", {})
     spec = msgspec.structs.replace(spec_in(tmp_path), files=(), options={})
     assert daemon._Driver(spec, Configuration()).run() == 1
