@@ -112,6 +112,21 @@ class AirflowSite:
         started.wait(60)
         psutil.wait_procs(lost, timeout=60)
 
+    def worker(self, task: str) -> list[psutil.Process]:
+        """The worker process that runs a task, and below it the task's own process."""
+        number = self.tasks()[task]["id"]
+        # The task's own process keeps the title of the worker from which it was forked.
+        titled = [process for process in self._tree(self._parts["scheduler"]) if number in _title(process)]
+        (worker,) = [process for process in titled if process.parent() not in titled]
+        return [worker, *worker.children(recursive=True)]
+
+    def lose_task(self, task: str, *, whole_worker: bool) -> None:
+        """SIGKILL to the task's own process; ``whole_worker``: also to the worker process above it, which is first."""
+        worker, *below = self.worker(task)
+        assert below
+        for process in [worker, *below] if whole_worker else below:
+            process.kill()
+
     def close(self) -> None:
         for part in list(self._parts):
             self.lose(part)
@@ -168,6 +183,12 @@ class AirflowSite:
         assert run is not None
         self._api(f"{_run_path(run)}/taskInstances/{task}", "PATCH", {"new_state": "failed"})
 
+    def clear(self, task: str) -> None:
+        run = self.run()
+        assert run is not None
+        asked = {"dry_run": False, "task_ids": [task], "dag_run_id": run["dag_run_id"], "only_failed": False}
+        self._api(f"/dags/{DAG}/clearTaskInstances", "POST", asked)
+
     def story(self) -> str:
         """All that helps to see why Airflow did something else."""
         parts = [f"--- {part}\n{(self.home / f'{part}.log').read_text()[-_LOG_TAIL:]}" for part in _PARTS]
@@ -207,6 +228,12 @@ class AirflowSite:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         return _answer(Request(f"{self.url}/api/v2{path}", data, headers, method=method))
+
+
+def _title(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+        return " ".join(process.cmdline())
+    return ""
 
 
 def _run_path(run: dict[str, Any]) -> str:
