@@ -101,19 +101,13 @@ class Listener:
         if server is None:
             accepted.close()
             return
-        connection = ServedConnection(server, self._connections, address)
+        connection = ServedConnection(server, self._connections, address, lambda: self._server() is not server)
         if not self._connections.admit(connection):
             accepted.close()
             return
         accepted.setblocking(False)
-
-        def current() -> ServedConnection:
-            """Return the connection; abort it if its server was replaced, because that server would never close it."""
-            if self._server() is not server:
-                raise ConnectionAbortedError
-            return connection
-
-        connecting = asyncio.get_running_loop().connect_accepted_socket(current, accepted, ssl=self._tls)
+        loop = asyncio.get_running_loop()
+        connecting = loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls)
         opening = asyncio.create_task(connecting, name="accepted connection")
         connection.begin(opening, self._login_seconds)
         self._opening.add(opening)

@@ -38,13 +38,17 @@ class ServedConnection(web.RequestHandler):
     While it is unproven, it lasts LOGIN_SECONDS at most and serves one request.
     """
 
-    __slots__ = ("_connections", "_deadline", "_head", "_opening", "_wire", "address", "is_proven")
+    __slots__ = ("_connections", "_deadline", "_head", "_is_replaced", "_opening", "_wire", "address", "is_proven")
 
-    def __init__(self, server: web.Server, connections: Connections, address: str) -> None:
+    def __init__(
+        self, server: web.Server, connections: Connections, address: str, is_replaced: Callable[[], bool]
+    ) -> None:
+        """``is_replaced``: whether another server has taken the port, so that ``server`` would never close this."""
         super().__init__(server, loop=asyncio.get_running_loop(), **_SETTINGS)
         self.address = address
         self.is_proven = False
         self._connections = connections
+        self._is_replaced = is_replaced
         self._deadline: asyncio.TimerHandle | None = None
         self._opening: asyncio.Future[Any] | None = None
         self._wire: asyncio.Transport | None = None
@@ -58,6 +62,8 @@ class ServedConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._wire = cast("asyncio.Transport", transport)
         super().connection_made(transport)
+        if self._is_replaced():  # during a TLS handshake, which may take seconds
+            self._wire.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._head is None or self._is_small_head(self._head, data):
