@@ -115,30 +115,6 @@ def _without_checkpoints(lost: Sequence[QueryCheckpoint], savepoints: Iterable[S
     return Continuation(start=From.NOTHING, notes=tuple(notes))
 
 
-def moved_pointers(pointers: JobPointers, places: Sequence[tuple[str, str]]) -> JobPointers:
-    """Return the pointers with locations as the new cluster reaches them.
-
-    ``places``: pairs of a directory of the lost cluster and the same directory of the new one; the first that contains
-    a location counts.
-    """
-
-    def moved(location: str) -> str:
-        for old, new in places:
-            if old != new and location.startswith(f"{old}/"):
-                return f"{new}{location.removeprefix(old)}"
-            if old != new and location.startswith(f"file:{old}/"):
-                return f"file:{new}{location.removeprefix(f'file:{old}')}"
-            if old != new and location.startswith(f"file://{old}/"):
-                return f"file://{new}{location.removeprefix(f'file://{old}')}"
-        return location
-
-    return msgspec.structs.replace(
-        pointers,
-        queries=tuple(msgspec.structs.replace(each, location=moved(each.location)) for each in pointers.queries),
-        savepoints=tuple(msgspec.structs.replace(each, path=moved(each.path)) for each in pointers.savepoints),
-    )
-
-
 def pointers_after(pointers: JobPointers, chosen: Continuation) -> JobPointers:
     """Return the pointers with which the job continues.
 

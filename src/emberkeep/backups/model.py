@@ -64,7 +64,8 @@ class BackupManifest(Compatible, frozen=True, kw_only=True):
     - ``identity``: names the job store. ``storage_id``: identity of the storage that the store was used with; "" if
       none.
     - ``epoch``: the newest leader's.
-    - ``storage``, ``checkpoints``, ``savepoints``: the cluster's directories of these.
+    - ``storage``, ``checkpoints``, ``savepoints``: the cluster's directories of these. ``savepoint_directory``: where
+      savepoints were made instead, by the cluster's settings; "" if these named no place.
     - ``addresses``: where JobManagers listened ("host:port").
     - ``records``: the member with the records of the job store.
     - ``problems``: what the backup lacks of upgrades that are under way, or whose records are damaged, and why.
@@ -87,6 +88,7 @@ class BackupManifest(Compatible, frozen=True, kw_only=True):
     blobs: tuple[BlobOwner, ...] = ()
     has_keys: bool = False
     problems: tuple[str, ...] = ()
+    savepoint_directory: str = ""
 
     @property
     def size(self) -> int:

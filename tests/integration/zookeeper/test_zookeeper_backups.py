@@ -9,6 +9,7 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from emberkeep.adapters.backups.nodes_copy import NodesCopy
@@ -35,15 +36,25 @@ from emberkeep.base.configuration.options import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
-from emberkeep.base.ids import JobId, SystemIds
+from emberkeep.base.ids import JobId, SystemIds, TaskManagerId
 from emberkeep.blobs.model import permanent
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.daemons.backups.creating import create
 from emberkeep.daemons.backups.restoring import RestoreRequest, restore
-from emberkeep.jobs.checkpoints import QueryCheckpoint
-from emberkeep.jobs.model import Artefact, ArtefactRole, DriverHome, JobGraph
+from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import (
+    Artefact,
+    ArtefactRole,
+    AttemptOutcome,
+    AttemptRecord,
+    DriverHome,
+    FailureKind,
+    JobGraph,
+    JobStatus,
+)
+from emberkeep.jobs.upgrades.model import Upgrade
 from tests.integration.zookeepers import Ensemble, connected
-from tests.support.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of, upgrade
 from tests.support.contracts.token_store import TOKENS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-23")]
@@ -67,14 +78,14 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
 class Site:
     """A cluster's state directory, its root in ZooKeeper, and the storage, which another cluster may have used."""
 
-    def __init__(self, ensemble: Ensemble, place: Path, state: str) -> None:
+    def __init__(self, ensemble: Ensemble, place: Path, state: str, storage: str = "storage") -> None:
         texts = {
             HA_TYPE.key: "zookeeper",
             HA_CLUSTER_ID.key: "c",
             ZOOKEEPER_QUORUM.key: ensemble.hosts,
             ZOOKEEPER_ROOT.key: f"root-{next(_numbers)}",
             STATE_DIRECTORY.key: str(place / state),
-            STORAGE_DIRECTORY.key: str(place / "storage"),
+            STORAGE_DIRECTORY.key: str(place / storage),
         }
         self.configuration = Configuration().with_texts(texts, "test")
         self.layout = StateLayout(place / state, self.configuration)
@@ -249,3 +260,37 @@ async def test_a_job_that_ends_while_the_nodes_are_read_is_in_the_backup_once(
         live = [each.job_id for each in await store.recover()]
         ended = [JobId(result.job_id) for result in await store.results()]
         assert sorted(live + ended) == [graph.job_id]
+
+
+@pytest.mark.parametrize("traceback", ["short", "of a large result\n" * 10_000], ids=["node", "file"])
+async def test_no_record_leads_to_where_the_storage_was(
+    old: Site, ensemble: Ensemble, tmp_path: Path, traceback: str
+) -> None:
+    new = Site(ensemble, tmp_path, "new", "moved")
+    outcome = AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message="failed", traceback=traceback)
+
+    def made(site: Site) -> SavepointPointer:
+        return SavepointPointer(path=str(site.layout.savepoints / "1"), manifest_sha256="0" * 64, created_ms=1)
+
+    def record(site: Site) -> Upgrade:
+        return upgrade(5, savepoint=made(site).path, target_directory=str(site.layout.savepoints))
+
+    async with old.led() as (store, _):
+        running, ended = await old.accept(store, 1), await old.accept(store, 2)
+        for graph in (running, ended):
+            await store.record_attempt(graph.job_id, 1, HOME)
+            await store.record_checkpoints(graph.job_id, 1, (), (made(old),))
+        attempt = AttemptRecord(attempt=1, task_manager=TaskManagerId("tm-1"), started_ms=1, outcome=outcome)
+        await store.record_result(msgspec.structs.replace(result_of(ended, JobStatus.FAILED), attempts=(attempt,)))
+        await store.record_upgrade(record(old))
+        await old.backed_up(tmp_path / "backup")
+    old.layout.storage.rename(new.layout.storage)
+    await new.restored(tmp_path / "backup")
+    async with new.led() as (store, _):
+        (stored,) = await store.recover()
+        assert stored.pointers.savepoints == (made(new),)
+        (result,) = await store.results()
+        assert result.savepoints == (made(new),)
+        assert result.attempts[0].outcome == outcome
+        assert await store.upgrades() == [record(new)]
+    assert not old.layout.storage.exists()

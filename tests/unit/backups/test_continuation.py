@@ -10,7 +10,6 @@ from emberkeep.backups.continuation import (
     SavepointSeen,
     Sight,
     continuation,
-    moved_pointers,
     pointers_after,
 )
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -82,13 +81,3 @@ def test_a_job_that_starts_from_a_savepoint_forgets_the_checkpoints_that_its_que
     assert pointers_after(pointers, lost) == JobPointers(savepoints=pointers.savepoints)
     kept = continuation([seen("/c/1", Sight.FOUND, 5)], [])
     assert pointers_after(pointers, kept) == pointers
-
-
-def test_locations_follow_the_storage_to_its_new_place() -> None:
-    pointers = JobPointers(
-        queries=(checkpoint("/old/checkpoints/a"), checkpoint("file:/old/checkpoints/b"), checkpoint("/older/c")),
-        savepoints=(savepoint("file:///old/savepoints/s", 1), savepoint("s3a://bucket/s", 2)),
-    )
-    moved = moved_pointers(pointers, [("/old/checkpoints", "/elsewhere"), ("/old", "/new")])
-    assert [each.location for each in moved.queries] == ["/elsewhere/a", "file:/elsewhere/b", "/older/c"]
-    assert [each.path for each in moved.savepoints] == ["file:///new/savepoints/s", "s3a://bucket/s"]

@@ -298,6 +298,7 @@ MANIFEST = BackupManifest(
     has_keys=True,
     problems=("the upgrade of a job lacks a file",),
 )
+MANIFEST_WITH_SAVEPOINTS_ELSEWHERE = msgspec.structs.replace(MANIFEST, savepoint_directory="s3a://kept/savepoints")
 NODES = NodesRecord(epoch=7, nodes=(Node(path=f"attempts/{'1' * 32}", data=b"record"),))
 UNFINISHED = UnfinishedRestore(manifest_sha256=samples.DIGEST, identity="lineage")
 LOG_PIECE = piece(4096, b"one\n", is_last=True, until_ms=samples.NOW_MS, source=96)
@@ -651,6 +652,11 @@ FORMATS = {
         lambda path: path.write_bytes(encode_manifest(MANIFEST)),
         lambda path: decode_manifest(path.read_bytes(), path.name),
         MANIFEST,
+    ),
+    "backup-manifest-with-savepoints-elsewhere.record": Format(
+        lambda path: path.write_bytes(encode_manifest(MANIFEST_WITH_SAVEPOINTS_ELSEWHERE)),
+        lambda path: decode_manifest(path.read_bytes(), path.name),
+        MANIFEST_WITH_SAVEPOINTS_ELSEWHERE,
     ),
     "backup-nodes.record": Format(
         lambda path: path.write_bytes(encode_nodes(NODES)),

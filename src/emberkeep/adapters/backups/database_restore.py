@@ -11,16 +11,26 @@ import hashlib
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from emberkeep.adapters.backups.database_copy import read_database, translated
+from emberkeep.adapters.backups.moved_records import moved_record
 from emberkeep.adapters.backups.names import DATABASE
 from emberkeep.adapters.backups.reading import BackupReader
-from emberkeep.adapters.backups.restored_jobs import RestoredJob
+from emberkeep.adapters.backups.restored_jobs import RestoredJob, RestoredStore
 from emberkeep.adapters.job_store.embedded import take_lock
 from emberkeep.adapters.job_store.graph_files import StateHandle, encode_handle
-from emberkeep.adapters.job_store.records import encode_attempt, encode_pointers
+from emberkeep.adapters.job_store.records import (
+    decode_pointers,
+    decode_result,
+    decode_upgrade,
+    encode_attempt,
+    encode_pointers,
+    encode_result,
+    encode_upgrade,
+)
 from emberkeep.adapters.job_store.unfinished_restore import (
     UnfinishedRestore,
     read_unfinished,
@@ -28,6 +38,7 @@ from emberkeep.adapters.job_store.unfinished_restore import (
     write_unfinished,
 )
 from emberkeep.backups.model import BackupManifest
+from emberkeep.backups.moved_places import MovedPlaces
 from emberkeep.base.cluster_identity import IDENTITY_FILE, read_drawn_id
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.errors import Conflict
@@ -108,23 +119,16 @@ class DatabaseRestore:
         """Return the directory of the new store's graphs."""
         return self._layout.graphs / identity
 
-    def complete(
-        self,
-        identity: str,
-        storage_id: str,
-        jobs: Sequence[RestoredJob],
-        handles: Mapping[JobId, StateHandle],
-        now_ms: int,
-    ) -> None:
+    def complete(self, store: RestoredStore, now_ms: int) -> None:
         """Write the records, and end the restore. Hold the lock. Raises Fatal, BackupDamaged."""
-        if self._path.exists() and read_database(self._path).identity == identity:
+        if self._path.exists() and read_database(self._path).identity == store.identity:
             remove_unfinished(self._layout.job_manager)  # only this step was missing
             return
         member = next(each for each in self._manifest.members if each.name == DATABASE)
         aside = self._path.with_name(f".{DATABASE}.restored")
         self._reader.extract(member, aside)
         try:
-            self._edit(aside, identity, storage_id, jobs, handles, now_ms)
+            _edit(aside, store, now_ms)
             with aside.open("rb") as file:
                 os.fsync(file.fileno())
             aside.rename(self._path)
@@ -135,33 +139,43 @@ class DatabaseRestore:
         except OSError as error:
             raise cannot_write(self._path, error) from error
 
-    def _edit(
-        self,
-        path: Path,
-        identity: str,
-        storage_id: str,
-        jobs: Sequence[RestoredJob],
-        handles: Mapping[JobId, StateHandle],
-        now_ms: int,
-    ) -> None:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            with connection:
-                connection.execute("UPDATE store SET graphs = ?, epoch = MAX(epoch + 1, ?)", (identity, now_ms))
-                connection.execute("INSERT OR REPLACE INTO storage VALUES (1, ?)", (storage_id,))
-                for job in jobs:
-                    job_id = job.copied.job_id
-                    if job.copied.handle is None:
-                        continue  # damaged: it stays as it is, and its job fails as it would have done
-                    rows = connection.execute("SELECT attempt FROM jobs WHERE job_id = ?", (job_id,)).fetchall()
-                    attempt = encode_attempt(job.attempt, rows[0][0])
-                    connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (attempt, job_id))
-                    if job_id in handles:
-                        handle = encode_handle(handles[job_id])
-                        connection.execute("UPDATE jobs SET handle = ? WHERE job_id = ?", (handle, job_id))
-                    connection.execute(
-                        "UPDATE checkpoints SET pointers = ? WHERE job_id = ?", (encode_pointers(job.pointers), job_id)
-                    )
-            connection.execute("PRAGMA journal_mode = DELETE")
+
+def _edit(path: Path, store: RestoredStore, now_ms: int) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        with connection:
+            connection.execute("UPDATE store SET graphs = ?, epoch = MAX(epoch + 1, ?)", (store.identity, now_ms))
+            connection.execute("INSERT OR REPLACE INTO storage VALUES (1, ?)", (store.storage_id,))
+            _move(connection, store.places)
+            for job in store.jobs:
+                if job.copied.handle is not None:  # else damaged: it stays as it is, and its job fails
+                    _continue(connection, job, store.handles)
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def _move(connection: sqlite3.Connection, places: MovedPlaces) -> None:
+    """Let the records of all jobs, ended ones too, and of upgrades lead to where their directories are now."""
+    for job_id, data in connection.execute("SELECT job_id, pointers FROM checkpoints").fetchall():
+        decode = partial(decode_pointers, where=f"the checkpoints of job {job_id}")
+        pointers = moved_record(data, decode, places.pointers, encode_pointers)
+        connection.execute("UPDATE checkpoints SET pointers = ? WHERE job_id = ?", (pointers, job_id))
+    for job_id, data in connection.execute("SELECT job_id, result FROM results").fetchall():
+        decode_end = partial(decode_result, where=f"the result of job {job_id}")
+        result = moved_record(data, decode_end, places.result, encode_result)
+        connection.execute("UPDATE results SET result = ? WHERE job_id = ?", (result, job_id))
+    for upgrade_id, data in connection.execute("SELECT upgrade_id, record FROM upgrades").fetchall():
+        decode_one = partial(decode_upgrade, where=f"upgrade {upgrade_id}")
+        record = moved_record(data, decode_one, places.upgrade, encode_upgrade)
+        connection.execute("UPDATE upgrades SET record = ? WHERE upgrade_id = ?", (record, upgrade_id))
+
+
+def _continue(connection: sqlite3.Connection, job: RestoredJob, handles: Mapping[JobId, StateHandle]) -> None:
+    """Write the records with which a job continues."""
+    job_id = job.copied.job_id
+    ((attempt,),) = connection.execute("SELECT attempt FROM jobs WHERE job_id = ?", (job_id,)).fetchall()
+    connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (encode_attempt(job.attempt, attempt), job_id))
+    if job_id in handles:
+        connection.execute("UPDATE jobs SET handle = ? WHERE job_id = ?", (encode_handle(handles[job_id]), job_id))
+    connection.execute("UPDATE checkpoints SET pointers = ? WHERE job_id = ?", (encode_pointers(job.pointers), job_id))
 
 
 def _manifest_digest(reader: BackupReader) -> str:

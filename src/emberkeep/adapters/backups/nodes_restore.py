@@ -8,42 +8,38 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
-from emberkeep.adapters.backups.node_records import ATTEMPTS, CHECKPOINTS, JOBS, OWNER, RESULTS, Node, Nodes
-from emberkeep.adapters.backups.restored_jobs import RestoredJob
-from emberkeep.adapters.job_store.graph_files import StateHandle, encode_handle
+from emberkeep.adapters.backups.moved_records import moved_record
+from emberkeep.adapters.backups.node_records import ATTEMPTS, CHECKPOINTS, JOBS, OWNER, RESULTS, UPGRADES, Node, Nodes
+from emberkeep.adapters.backups.restored_jobs import RestoredStore
+from emberkeep.adapters.job_store.graph_files import encode_handle
 from emberkeep.adapters.job_store.unfinished_restore import (
     UnfinishedRestore,
     decode_unfinished,
     encode_unfinished,
 )
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
-from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, encode_node
+from emberkeep.adapters.zookeeper.layout import ResultNode, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.paths import make_paths
 from emberkeep.adapters.zookeeper.session import Transaction, ZooKeeperSession
 from emberkeep.backups.model import EPOCHS_SKIPPED
 from emberkeep.base.errors import Conflict
 from emberkeep.base.files.ownership import decode_owner, encode_owner
 from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.upgrades.model import Upgrade
+
+T = TypeVar("T")
 
 _RAISED_AT_ONCE = 500  # of the epoch, in one transaction
 _NODES_AT_ONCE = 100
 _BYTES_AT_ONCE = 400_000  # ZooKeeper takes about 1 MB
 _IN_ORDER = (JOBS, RESULTS)
-
-
-@dataclass(frozen=True)
-class RestoredStore:
-    """What the new job store holds."""
-
-    identity: str
-    storage_id: str
-    jobs: Sequence[RestoredJob]
-    handles: Mapping[JobId, StateHandle]
 
 
 class NodesRestore:
@@ -170,7 +166,28 @@ def _changed(nodes: Nodes, store: RestoredStore) -> Iterator[Node]:
             data = encode_node(job.attempt, data)
         elif job is not None and node.folder == CHECKPOINTS:
             data = encode_node(job.pointers)
+        elif node.folder == CHECKPOINTS:
+            data = moved_record(data, _decoder(JobPointers, node), store.places.pointers, encode_node)
+        elif node.folder == RESULTS:
+            data = moved_record(data, _decoder(ResultNode, node), partial(_moved_result, store), encode_node)
+        elif node.folder == UPGRADES:
+            data = moved_record(data, _decoder(Upgrade, node), store.places.upgrade, encode_node)
         yield Node(path=node.path, data=data)
+
+
+def _moved_result(store: RestoredStore, node: ResultNode) -> ResultNode:
+    result, file = node.result, node.file
+    if file is not None and file.outline is not None:
+        file = msgspec.structs.replace(file, outline=store.places.result(file.outline))  # the backup may lack the rest
+    return msgspec.structs.replace(
+        node,
+        result=None if result is None else store.places.result(result),
+        file=None if file is None else store.results.get(file.location, file),
+    )
+
+
+def _decoder(kind: type[T], node: Node) -> Callable[[bytes], T]:
+    return partial(decode_node, kind=kind, where=node.path)
 
 
 def _batches(nodes: Iterator[Node]) -> Iterator[list[Node]]:

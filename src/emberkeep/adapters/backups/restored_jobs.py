@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -14,6 +14,7 @@ from emberkeep.adapters.backups.job_files import decode_graph
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.job_store.graph_files import GRAPH_KIND, GRAPH_VERSION, StateHandle
 from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.backups.continuation import (
     CheckpointSeen,
     Continuation,
@@ -22,14 +23,16 @@ from emberkeep.backups.continuation import (
     SavepointSeen,
     Sight,
     continuation,
-    moved_pointers,
     pointers_after,
 )
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackedUpJob, BackupManifest
+from emberkeep.backups.moved_places import MovedPlaces
 from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.places import path_of, scheme_of
 from emberkeep.base.errors import Absent, EmberkeepError
-from emberkeep.base.files.durable import encode_record
+from emberkeep.base.files.kept_fields import encode_over
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, manifest_sha256
 from emberkeep.lifecycle.model import Procedure
@@ -47,34 +50,57 @@ class RestoredJob:
     attempt: StoredAttempt
     pointers: JobPointers
 
-    def graph_and_handle(self, read: Callable[[str], bytes]) -> tuple[bytes, StateHandle] | None:
+    def graph_and_handle(self, read: Callable[[str], bytes], places: MovedPlaces) -> tuple[bytes, StateHandle] | None:
         """Return the bytes of the job's graph and the handle that leads to it; None if the backup lacks the graph."""
         if not self.graph or self.copied.handle is None:
             return None
         data, handle = read(self.graph), self.copied.handle
-        savepoint = self.plan.continuation.savepoint
-        if not savepoint:
+        graph = decode_graph(data, self.graph)
+        now = places.graph(graph)
+        if savepoint := self.plan.continuation.savepoint:
+            now = msgspec.structs.replace(now, savepoint=savepoint)
+        if now == graph:
             return data, handle
-        graph = msgspec.structs.replace(decode_graph(data, self.graph), savepoint=savepoint)
-        data = encode_record(GRAPH_KIND, GRAPH_VERSION, msgspec.json.encode(graph))
+        data = encode_over(GRAPH_KIND, GRAPH_VERSION, now, data)
         sha256 = hashlib.sha256(data).hexdigest()
         return data, msgspec.structs.replace(handle, size=len(data), sha256=sha256, graph_version=GRAPH_VERSION)
+
+
+@dataclass(frozen=True)
+class RestoredStore:
+    """What the new job store holds. ``results``: files of large results, by their names."""
+
+    identity: str
+    storage_id: str
+    jobs: Sequence[RestoredJob]
+    handles: Mapping[JobId, StateHandle]
+    places: MovedPlaces
+    results: Mapping[str, ResultFile] = field(default_factory=dict)
+
+
+def moved_places(manifest: BackupManifest, layout: StateLayout) -> MovedPlaces:
+    """Return where the directories of the lost cluster are in the one with this layout."""
+    own = manifest.savepoint_directory.rstrip("/"), layout.configuration[SAVEPOINT_DIRECTORY].rstrip("/")
+    places = [
+        *([own] if all(own) else []),
+        (manifest.checkpoints, str(layout.checkpoints)),
+        (manifest.savepoints, str(layout.savepoints)),
+        (manifest.storage, str(layout.storage)),
+    ]
+    # One of them may be in another one.
+    return MovedPlaces(sorted(places, key=lambda place: len(place[0]), reverse=True))
 
 
 def restored_jobs(manifest: BackupManifest, copy: StoreCopy, layout: StateLayout) -> list[RestoredJob]:
     """Return all jobs of a backup as they continue in the cluster with this layout. Looks at their checkpoints."""
     described = {job.job_id: job for job in manifest.jobs}
-    places = [
-        (manifest.checkpoints, str(layout.checkpoints)),
-        (manifest.savepoints, str(layout.savepoints)),
-        (manifest.storage, str(layout.storage)),
-    ]
+    places = moved_places(manifest, layout)
     return [_restored(job, described[job.job_id], places) for job in copy.jobs if job.job_id in described]
 
 
-def _restored(job: CopiedJob, described: BackedUpJob, places: Sequence[tuple[str, str]]) -> RestoredJob:
-    pointers = moved_pointers(job.pointers, places)
-    attempt = reset_attempt(job.attempt)
+def _restored(job: CopiedJob, described: BackedUpJob, places: MovedPlaces) -> RestoredJob:
+    pointers = places.pointers(job.pointers)
+    attempt = reset_attempt(job.attempt, places)
     if described.problem:
         chosen = Continuation(start=From.NOTHING, notes=(f"the backup is not complete: {described.problem}",))
     else:
@@ -90,7 +116,7 @@ def _restored(job: CopiedJob, described: BackedUpJob, places: Sequence[tuple[str
     return RestoredJob(job, described.graph, plan, attempt, pointers_after(pointers, chosen))
 
 
-def reset_attempt(stored: StoredAttempt) -> StoredAttempt:
+def reset_attempt(stored: StoredAttempt, places: MovedPlaces) -> StoredAttempt:
     """Return the record of an attempt that is lost with its cluster.
 
     Its number exceeds every number that the lost cluster is likely to have used, so that processes of that cluster
@@ -99,6 +125,8 @@ def reset_attempt(stored: StoredAttempt) -> StoredAttempt:
     procedure = stored.procedure
     if procedure is not None and procedure.procedure is Procedure.MOVE:
         procedure = None
+    if procedure is not None:
+        procedure = places.request(procedure)
     return msgspec.structs.replace(
         stored,
         attempt=stored.attempt + ATTEMPTS_SKIPPED,

@@ -108,8 +108,8 @@ def decode_pointers(data: bytes, *, where: str) -> JobPointers:
     return decode_json(decode_record(data, _POINTERS_KIND, _POINTERS_VERSION, where=where), JobPointers, where=where)
 
 
-def encode_result(result: JobResult) -> bytes:
-    return encode_over(_RESULT_KIND, _RESULT_VERSION, result, None)
+def encode_result(result: JobResult, over: bytes | None = None) -> bytes:
+    return encode_over(_RESULT_KIND, _RESULT_VERSION, result, over)
 
 
 def decode_result(data: bytes, *, where: str) -> JobResult:

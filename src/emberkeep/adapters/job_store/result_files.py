@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.files.kept_fields import encode_over
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobResult
 
@@ -44,6 +46,31 @@ class ResultFile(Compatible, frozen=True, kw_only=True):
     outline: JobResult | None = None
 
 
+def changed_file(file: ResultFile, data: bytes, change: Callable[[JobResult], JobResult]) -> tuple[ResultFile, bytes]:
+    """Return the file of a changed result, and its bytes. ``data``: the present bytes.
+
+    Raises NewerFormat, Damaged.
+    """
+    before = _decode(data, file.location)
+    now = change(before)
+    if now == before:
+        return file, data
+    data = encode_over(_KIND, _VERSION, now, data)
+    return _named(file.location, data, now), data
+
+
+def _decode(data: bytes, where: str) -> JobResult:
+    try:
+        return from_json(decode_record(data, _KIND, _VERSION, where=where), JobResult)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"{where}: {error}") from None
+
+
+def _named(location: str, data: bytes, result: JobResult) -> ResultFile:
+    digest = hashlib.sha256(data).hexdigest()
+    return ResultFile(location=location, size=len(data), sha256=digest, outline=_outline(result))
+
+
 class ResultFiles:
     """One cluster's directory of result files. All methods block."""
 
@@ -63,9 +90,7 @@ class ResultFiles:
         data = encode_record(_KIND, _VERSION, payload)
         path = self._directory / f"{result.job_id}.{self._epoch}{_SUFFIX}"
         self._patience.write(path, data)
-        return ResultFile(
-            location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), outline=_outline(result)
-        )
+        return _named(path.name, data, result)
 
     def read(self, file: ResultFile) -> JobResult:
         """Return the result in a file.
@@ -76,10 +101,7 @@ class ResultFiles:
         data = self._bytes(path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
             raise Damaged(f"{path}: damaged (its bytes differ from what was written)")
-        try:
-            return from_json(decode_record(data, _KIND, _VERSION, where=str(path)), JobResult)
-        except msgspec.DecodeError as error:
-            raise Damaged(f"{path}: {error}") from None
+        return _decode(data, str(path))
 
     def _bytes(self, path: Path) -> bytes:
         try:

@@ -27,7 +27,7 @@ from emberkeep.backups.model import BackedUpJob, BackupManifest, BlobOwner, Stor
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_TYPE, REST_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options import HA_TYPE, REST_ADDRESS, REST_PORT, SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.ids import JobId
@@ -69,6 +69,7 @@ async def create(configuration: Configuration, layout: StateLayout, target: Path
             storage=str(layout.storage),
             checkpoints=str(layout.checkpoints),
             savepoints=str(layout.savepoints),
+            savepoint_directory=configuration[SAVEPOINT_DIRECTORY],
             records=copy.member,
             members=await asyncio.to_thread(staging.described, names),
             addresses=copy.addresses,

@@ -13,10 +13,10 @@ from emberkeep.adapters.backups.database_restore import DatabaseRestore
 from emberkeep.adapters.backups.keys import install_keys, own_token, token_in
 from emberkeep.adapters.backups.names import NODES
 from emberkeep.adapters.backups.node_records import read_nodes
-from emberkeep.adapters.backups.nodes_restore import NodesRestore, RestoredStore
+from emberkeep.adapters.backups.nodes_restore import NodesRestore
 from emberkeep.adapters.backups.reading import BackupReader
 from emberkeep.adapters.backups.restored_files import RestoredFiles
-from emberkeep.adapters.backups.restored_jobs import RestoredJob, restored_jobs
+from emberkeep.adapters.backups.restored_jobs import RestoredJob, RestoredStore, moved_places, restored_jobs
 from emberkeep.adapters.backups.storage_take_over import StorageFinding, StorageTakeOver
 from emberkeep.adapters.backups.verification import records_in, verify
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
@@ -92,7 +92,7 @@ async def restore(
         async def take(identity: str) -> str:
             return await asyncio.to_thread(take_over.take, identity)
 
-        await target.restore(take, RestoredFiles(reader, manifest), jobs)
+        await target.restore(take, RestoredFiles(reader, manifest, moved_places(manifest, layout)), jobs)
     return RestorePlan(steps=plan.steps, jobs=plan.jobs, warnings=plan.warnings, done=True)
 
 
@@ -227,7 +227,8 @@ class _EmbeddedTarget:
             handles = await asyncio.to_thread(files.write_graphs, jobs, database.graphs(identity))
             await _write_blobs(self._layout, files)
             now_ms = SystemClock().now_ms()
-            await asyncio.to_thread(database.complete, identity, storage_id, jobs, handles, now_ms)
+            store = RestoredStore(identity, storage_id, jobs, handles, files.places)
+            await asyncio.to_thread(database.complete, store, now_ms)
 
 
 class _ZooKeeperTarget:
@@ -246,10 +247,11 @@ class _ZooKeeperTarget:
         identity = await self._nodes.begin()
         storage_id = await take(identity)
         handles = await asyncio.to_thread(files.write_graphs, jobs, self._layout.graphs)
-        await asyncio.to_thread(files.write_results, self._layout.graphs)
-        await _write_blobs(self._layout, files)
         nodes = read_nodes(await asyncio.to_thread(self._reader.read, NODES), where=NODES)
-        await self._nodes.complete(nodes, RestoredStore(identity, storage_id, jobs, handles))
+        results = await asyncio.to_thread(files.write_results, nodes.copied().results, self._layout.graphs)
+        await _write_blobs(self._layout, files)
+        store = RestoredStore(identity, storage_id, jobs, handles, files.places, results)
+        await self._nodes.complete(nodes, store)
 
 
 async def _write_blobs(layout: StateLayout, files: RestoredFiles) -> None:

@@ -9,17 +9,27 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.backups.continuation import RestorePlan
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE, STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options import (
+    BLOB_HA_STORAGE,
+    HA_TYPE,
+    SAVEPOINT_DIRECTORY,
+    STATE_DIRECTORY,
+    STORAGE_DIRECTORY,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.blobs.model import permanent
-from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.daemons.backups.restoring import RestoreRequest, restore
+from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import Artefact, ArtefactRole, JobGraph
+from emberkeep.lifecycle.manifest import MANIFEST_NAME
 from tests.support.contracts.job_store import job
 
 CODE = b"print('a job')\n"
@@ -27,14 +37,15 @@ CODE_SHA256 = hashlib.sha256(CODE).hexdigest()
 
 
 class EmbeddedSite:
-    """A state directory and a storage, and a place for BLOBs outside of it, if one is named."""
+    """A state directory and a storage, and places for BLOBs and savepoints outside of it, if they are named."""
 
-    def __init__(self, root: Path, storage: Path, *, blobs: Path | None = None) -> None:
+    def __init__(self, root: Path, storage: Path, *, blobs: Path | None = None, savepoints: str | None = None) -> None:
         texts = {
             STATE_DIRECTORY.key: str(root),
             STORAGE_DIRECTORY.key: str(storage),
             HA_TYPE.key: "embedded",
             **({} if blobs is None else {BLOB_HA_STORAGE.key: str(blobs)}),
+            **({} if savepoints is None else {SAVEPOINT_DIRECTORY.key: savepoints}),
         }
         self.configuration = Configuration().with_texts(texts, "test")
         self.layout = StateLayout(root, self.configuration)
@@ -54,10 +65,10 @@ class EmbeddedSite:
         finally:
             await store.close()
 
-    async def accept(self, store: EmbeddedJobStore, number: int) -> JobGraph:
+    async def accept(self, store: EmbeddedJobStore, number: int, **changes: object) -> JobGraph:
         """Accept a job with one file."""
         script = Artefact(role=ArtefactRole.SCRIPT, name="app.py", sha256=CODE_SHA256, size=len(CODE))
-        graph = job(number, artefacts=(script,))
+        graph = job(number, artefacts=(script,), **changes)
         source = self.layout.root / "app.py"
         source.write_bytes(CODE)
         await DirectoryBlobs(Path(self.layout.ha_blobs)).put(graph.job_id, permanent(CODE_SHA256), source)
@@ -78,6 +89,26 @@ class EmbeddedSite:
             triggered_ms=1,
             committed_ms=2,
         )
+
+
+def made_savepoint(directory: Path, number: int) -> SavepointPointer:
+    """Return the pointer to a savepoint that is made in ``directory``."""
+    place = directory / str(number)
+    place.mkdir(parents=True)
+    data = f"manifest {number}".encode()
+    (place / MANIFEST_NAME).write_bytes(data)
+    return SavepointPointer(path=str(place), manifest_sha256=hashlib.sha256(data).hexdigest(), created_ms=number)
+
+
+async def restored(
+    site: EmbeddedSite, backup: Path, *, apply: bool = True, force: bool = False, new_token: bool = False
+) -> RestorePlan:
+    reader = open_backup(backup)
+    try:
+        request = RestoreRequest(apply=apply, force=force, new_token=new_token)
+        return await restore(site.configuration, site.layout, reader, request)
+    finally:
+        reader.close()
 
 
 def with_savepoint(graph: JobGraph, savepoint: str) -> JobGraph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -25,18 +24,16 @@ from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.backups.verification import verify
 from emberkeep.adapters.blobs import directory
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
-from emberkeep.backups.continuation import From, RestorePlan
+from emberkeep.backups.continuation import From
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, encode_owner, read_owner
 from emberkeep.blobs.model import permanent
 from emberkeep.daemons.backups.creating import create
-from emberkeep.daemons.backups.restoring import RestoreRequest, restore
-from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome
-from emberkeep.lifecycle.manifest import MANIFEST_NAME
 from tests.support.contracts.job_store import job, result_of
-from tests.unit.daemons.backups.sites import CODE, CODE_SHA256, EmbeddedSite, with_savepoint
+from tests.unit.daemons.backups.sites import CODE, CODE_SHA256, EmbeddedSite, made_savepoint, restored, with_savepoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-23")]
 
@@ -56,17 +53,6 @@ def new(tmp_path: Path) -> EmbeddedSite:
 
 async def backed_up(site: EmbeddedSite, target: Path, *, with_keys: bool = True) -> BackupManifest:
     return await create(site.configuration, site.layout, target, with_keys=with_keys)
-
-
-async def restored(
-    site: EmbeddedSite, backup: Path, *, apply: bool = True, force: bool = False, new_token: bool = False
-) -> RestorePlan:
-    reader = open_backup(backup)
-    try:
-        request = RestoreRequest(apply=apply, force=force, new_token=new_token)
-        return await restore(site.configuration, site.layout, reader, request)
-    finally:
-        reader.close()
 
 
 async def running(site: EmbeddedSite, target: Path, *, with_keys: bool = True) -> None:
@@ -142,14 +128,7 @@ async def test_without_the_storage_a_job_starts_from_its_newest_savepoint(old: E
     async with old.led() as store:
         graph = await old.accept(store, 1)
         await store.record_attempt(graph.job_id, 1, HOME)
-        pointers = []
-        for number in (1, 2):
-            place = savepoints / str(number)
-            place.mkdir(parents=True)
-            data = f"manifest {number}".encode()
-            (place / MANIFEST_NAME).write_bytes(data)
-            digest = hashlib.sha256(data).hexdigest()
-            pointers.append(SavepointPointer(path=str(place), manifest_sha256=digest, created_ms=number))
+        pointers = [made_savepoint(savepoints, number) for number in (1, 2)]
         await store.record_checkpoints(graph.job_id, 1, (old.checkpoint(graph, 5),), tuple(pointers))
         await backed_up(old, tmp_path / "backup")
     elsewhere = EmbeddedSite(tmp_path / "new", tmp_path / "another storage")
