@@ -149,6 +149,15 @@ class RealSlurm:
         split = (line.split(" ") for line in lines)
         return {f"tm-{name.rpartition('-tm-')[2]}": (int(number), state, node) for name, number, state, node in split}
 
+    def jobs_named(self, ending: str) -> list[tuple[int, str]]:
+        """Ids and states of the jobs that wait or run, and whose names end like that, in the order of submission."""
+        lines = (line.split(" ") for line in self.run("squeue", "-h", "-o", "%j %A %T").splitlines())
+        return sorted((int(number), state) for name, number, state in lines if name.endswith(ending))
+
+    def reason_of(self, job: int) -> str:
+        """Why a job waits."""
+        return self.run("squeue", "-h", "-o", "%r", "-j", str(job)).strip()
+
     def state_of(self, job: int) -> str:
         """The state of a job that may have ended; "" if Slurm has forgotten it."""
         return self.run("squeue", "-h", "-o", "%T", "--states=all", "-j", str(job)).strip()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
@@ -85,6 +87,20 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealSlurm]:
             slurm.close()
 
 
+def losing_a_reply(place: Path) -> Path:
+    """Slurm's commands, of which the first `sbatch` submits its job and never says so."""
+    directory = place / "commands"
+    directory.mkdir()
+    for name in ("squeue", "scancel", "sinfo"):
+        (directory / name).symlink_to(str(shutil.which(name)))
+    script = directory / "sbatch"
+    script.write_text(
+        f'#!/bin/sh\nset -e\n{shutil.which("sbatch")} "$@"\nif mkdir {place}/lost 2>/dev/null; then sleep 100; fi\n'
+    )
+    script.chmod(0o700)
+    return directory
+
+
 class TestSlurmJobs(ResourceDriverContract):
     @pytest.fixture
     def platform(self, tmp_path: Path, slurm: RealSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
@@ -97,6 +113,24 @@ class TestSlurmJobs(ResourceDriverContract):
         for number, _, _ in slurm.jobs().values():
             slurm.run("scancel", str(number))
         until(lambda: not slurm.jobs(), slurm.story, seconds=60)
+
+    async def test_a_submission_whose_reply_is_lost_is_found_and_a_repeated_one_never_runs(
+        self, platform: Platform, slurm: RealSlurm, tmp_path: Path
+    ) -> None:
+        driver = slurm_driver(
+            tmp_path / "state", memory="1g", command_timeout="15s", bin_dir=str(losing_a_reply(tmp_path))
+        )
+        with pytest.raises(UnknownOutcome):
+            await driver.start(FREE, NONE)
+        assert [state for _, state in slurm.jobs_named("-tm-0")] in (["RUNNING"], ["PENDING"])
+        await driver.start(FREE, NONE)  # before the queue was read again
+        (first, _), (second, _) = slurm.jobs_named("-tm-0")
+        slurm.wait_until(lambda: slurm.reason_of(second) == "Dependency")
+        assert list(await listed(driver)) == [TaskManagerId("tm-0")]
+        slurm.wait_until(lambda: [number for number, _ in slurm.jobs_named("-tm-0")] == [first])
+        assert slurm.state_of(second) in ("CANCELLED", "")
+        assert list(await listed(driver)) == [TaskManagerId("tm-0")]
+        assert not list((tmp_path / "state").rglob(f"*-{second}.log")), "it never began"
 
     async def test_one_that_comes_back_avoids_the_node_that_was_blocked_since(self, platform: Platform) -> None:
         driver = platform.leader()

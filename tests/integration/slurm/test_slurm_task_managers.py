@@ -49,13 +49,6 @@ context = SparkContext.getOrCreate()
 found = context.parallelize(range(2), 2).map(lambda _: TaskContext.get().resources()["gpu"].addresses).collect()
 print("addresses", found, flush=True)
 """
-STREAM = """
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.getOrCreate()
-rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-rows.writeStream.format("noop").trigger(processingTime="300 milliseconds").start().awaitTermination()
-"""
 
 
 @pytest.fixture
@@ -156,12 +149,14 @@ def test_they_come_when_needed_outlive_slurmctld_and_leaders_are_replaced_and_go
 
 @pytest.mark.req("BLK-21")
 @pytest.mark.parametrize("cluster", [SHORT_LIVED], indirect=True)
-def test_a_stream_moves_when_slurm_preempts_its_node_and_when_the_time_is_nearly_over(
+def test_a_stream_moves_with_every_row_when_slurm_preempts_its_node_and_when_the_time_is_nearly_over(
     cluster: Cluster, slurm: RealSlurm
 ) -> None:
-    cluster.shell.write("stream.py", STREAM)
-    job_id = cluster.submit("stream.py")
+    rows = Stream(cluster.shell.work / "rows")
+    cluster.shell.write("counted.py", COUNTED)
+    job_id = cluster.submit("counted.py", arguments=(str(rows.place),))
     cluster.wait_for_executors(job_id)
+    wait_for_batches(rows, 3, slurm)
     number, node = home(cluster, slurm, job_id)
 
     slurm.take_node(node)
@@ -171,14 +166,17 @@ def test_a_stream_moves_when_slurm_preempts_its_node_and_when_the_time_is_nearly
     assert elsewhere != node
     until(lambda: slurm.state_of(number) not in ("RUNNING", "COMPLETING"), slurm.story)
 
-    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt == 3, "the stream has left before the limit", 360)
+    cluster.wait_for(job_id, lambda job: job.emberkeep.attempt >= 3, "the stream has left before the limit", 360)
     cluster.wait_for_executors(job_id)
     assert home(cluster, slurm, job_id)[0] not in (number, later)
     until(lambda: slurm.state_of(later) not in ("RUNNING", "COMPLETING"), slurm.story)
     assert slurm.state_of(later) in ("COMPLETED", ""), "it has ended by itself, before its time was over"
-    attempts = cluster.job(job_id).emberkeep.attempts
-    assert [attempt.failure_kind for attempt in attempts] == [FailureKind.MOVED, FailureKind.MOVED, None]
-    cluster.cancel(job_id)
+    wait_for_batches(rows, rows.batches() + 3, slurm)
+    rows.finish()
+    job = cluster.wait_for_end(job_id, JobStatus.FINISHED)
+    *earlier, _ = job.emberkeep.attempts  # on a slow machine, the time of further Slurm jobs is over, too
+    assert {attempt.failure_kind for attempt in earlier} == {FailureKind.MOVED}
+    rows.check()
     until(lambda: slurm.jobs() == {}, slurm.story)
 
 
@@ -233,7 +231,7 @@ def test_a_job_that_asks_for_a_gpu_gets_a_task_manager_with_one(cluster: Cluster
 
 
 def wait_for_batches(rows: Stream, count: int, slurm: RealSlurm) -> None:
-    until(lambda: rows.batches() >= count, slurm.story, seconds=120)
+    until(lambda: rows.batches() >= count, slurm.story, seconds=300)
 
 
 def home(cluster: Cluster, slurm: RealSlurm, job_id: JobId) -> tuple[int, str]:
