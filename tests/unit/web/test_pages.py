@@ -158,6 +158,14 @@ class Markup(HTMLParser):
 
 
 @pytest.mark.parametrize("path", PAGES)
+async def test_a_wide_table_can_be_scrolled_with_the_keyboard(site: Site, path: str) -> None:
+    """It can be focused itself, or something in it."""
+    page = (await site.get(path)).body.decode()
+    for table in re.findall(r'<div class="scroll">(.*?)</table>', page, re.DOTALL):
+        assert "<a " in table or "<button" in table, table[:300]
+
+
+@pytest.mark.parametrize("path", PAGES)
 async def test_pages_hold_no_code_and_no_foreign_markup(site: Site, path: str) -> None:
     answer = await site.get(path)
 
