@@ -129,8 +129,9 @@ check: $(STAMP) ## Lint, format, types, import rules, documentation, commit mess
 
 SCREENSHOTS ?= screenshots
 .PHONY: screenshots
-screenshots: $(STAMP) java chromium ## Take pictures of each page of the console in both themes (SCREENSHOTS=<directory>)
+screenshots: $(STAMP) java chromium ## Take pictures of each page of the console in both themes, also of a cluster in trouble (SCREENSHOTS=<directory>)
 	@$(BIN)/python -m tools.screenshots $(SCREENSHOTS)
+	@$(BIN)/python -m tools.trouble_screenshots $(SCREENSHOTS)
 
 .PHONY: bench
 bench: $(STAMP) java ## Measure, and write a table and JSON

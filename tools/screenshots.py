@@ -33,7 +33,7 @@ _CLUSTER: Final = (
     *("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "-D", "rest.port=0"),
     *("-D", "taskmanager.standby.drivers=0", "-D", "taskmanager.standby.executors=0"),
 )
-_JOB: Final = ("-q", "--driver-memory", "512m", "--executor-memory", "512m", "--num-executors", "1")
+_JOB: Final = ("-q", "--driver-memory", "512m", "--executor-memory", "512m")
 
 STREAM: Final = """
 from pyspark.sql import SparkSession
@@ -71,18 +71,24 @@ class Console:
         environment = {**os.environ, "XDG_STATE_HOME": str(self._directory / "state")}
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout.strip()
 
-    def submit(self, name: str, script: str) -> str:
+    def submit(self, name: str, script: str, *options: str, executors: int = 1) -> str:
         """Submit a script, and return the job's id."""
         path = self._directory / name
         path.write_text(script, encoding="utf-8")
-        return self.run("submit", *_JOB, str(path))
+        return self.run("submit", *_JOB, "--num-executors", str(executors), *options, str(path))
 
-    def wait_for_batches(self, job_id: str) -> None:
+    def cancel_all(self) -> None:
+        """Cancel the jobs that have not ended."""
+        for job in json.loads(self.run("list", "--output", "json")):
+            if job["state"] not in ("FINISHED", "FAILED", "CANCELED"):
+                self.run("cancel", job["jid"])
+
+    def wait_for_batches(self, job_id: str, batches: int = _BATCHES) -> None:
         """Wait until the stream has a history. Raises TimeoutError."""
         deadline = time.monotonic() + _SECONDS
-        while self._newest_batch(job_id) < _BATCHES:
+        while self._newest_batch(job_id) < batches:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{job_id} has not committed {_BATCHES} batches in {_SECONDS:g} s")
+                raise TimeoutError(f"{job_id} has not committed {batches} batches in {_SECONDS:g} s")
             time.sleep(5)
 
     def wait_for_end(self, job_id: str) -> None:
