@@ -264,6 +264,19 @@ def test_a_page_about_a_job_manager_that_is_not_ready_heals(opened: Window, site
     opened.problems.clear()
 
 
+def test_an_action_that_does_not_reach_the_job_manager_says_so(opened: Window) -> None:
+    page = opened.page
+    opened.open(f"/jobs/{BUSY}")
+    page.get_by_role("button", name="Cancel job…").click()
+    page.context.set_offline(True)
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Cancel the job").click()
+    expect(dialog.locator("[data-error]")).to_have_text("the JobManager cannot be reached")
+    page.context.set_offline(False)
+    page.locator("#notice").wait_for(state="hidden")
+    opened.problems.clear()  # the failed requests
+
+
 @pytest.mark.parametrize("path", ["/", "/audit", f"/jobs/{BATCH}/logs/tm-127.0.0.2-1~{LOG_ID}"])
 def test_a_lost_connection_is_in_the_title_and_the_icon_and_heals(opened: Window, path: str) -> None:
     page = opened.page
@@ -274,6 +287,8 @@ def test_a_lost_connection_is_in_the_title_and_the_icon_and_heals(opened: Window
     page.context.set_offline(True)
     expect(page).to_have_title(re.compile("^No connection · "), timeout=60_000)  # a log waits 20 s for more
     opened.sees("may be out of date", "#notice")
+    if LOG_ID not in path:
+        opened.sees("the JobManager cannot be reached", "#notice")
     expect(page.locator("#icon")).to_have_attribute("href", re.compile("^data:image/svg"))
     page.context.set_offline(False)
     page.locator("#notice").wait_for(state="hidden")

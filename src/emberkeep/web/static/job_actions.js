@@ -2,6 +2,7 @@
 
 import { refresh } from "./live.js";
 import { problemOf } from "./problems.js";
+import { reach } from "./reach.js";
 
 document.addEventListener("click", async (click) => {
   const button = click.target.closest("button");
@@ -22,7 +23,7 @@ async function send(button, dialog) {
   error.hidden = true;
   button.disabled = true;
   try {
-    const response = await fetch(address, request);
+    const response = await reach(address, request);
     if (!response.ok) throw await problemOf(response);
     dialog.close();
     await refresh();

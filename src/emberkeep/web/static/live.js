@@ -9,6 +9,7 @@ import { heardTime, serverTime, setAges } from "./ages.js";
 import { answered, keepLostIcon, lost, setIcon } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 import { titleOf } from "./page_title.js";
+import { reach } from "./reach.js";
 
 const POLL_MS = 3000;
 const HEARING_MS = 5000; // between two fetches while events tell what has changed
@@ -30,7 +31,7 @@ async function fetchPage() {
   if (shown !== "") headers["If-None-Match"] = shown;
   const known = document.querySelector("[data-tag]")?.dataset.tag; // large parts that need not be sent again
   if (known !== undefined) headers["Emberkeep-Known"] = known;
-  const response = await fetch(location.href, { headers, cache: "no-store", signal: patience });
+  const response = await reach(location.href, { headers, cache: "no-store", signal: patience });
   heard(response);
   if (response.status === 401 || response.status === 403) {
     lost("This session has ended: reload the page to log in.");
@@ -102,8 +103,8 @@ export async function refresh() {
       listen();
     }
   } catch (error) {
-    const why = error.name === "TimeoutError" ? `no answer within ${PATIENCE_MS / 1000} s` : error.message;
-    lost(`The JobManager does not send this page: ${why}. What you see may be out of date.`, elsewhere());
+    const why = error.name === "TimeoutError" ? `the JobManager has not answered for ${PATIENCE_MS / 1000} s` : error.message;
+    lost(`What you see may be out of date: ${why}.`, elsewhere());
     await followLeader(false);
   } finally {
     busy = false;

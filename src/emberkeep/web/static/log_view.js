@@ -6,6 +6,7 @@ import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, process
 import { answered, lost } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 import { setName } from "./page_title.js";
+import { reach } from "./reach.js";
 import { bytes, moment } from "./formats.js";
 
 const MOST_RECORDS = 3000; // on the page
@@ -43,7 +44,7 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 async function ask(url, stop) {
   const patience = AbortSignal.timeout(PATIENCE_MS);
-  const response = await fetch(url, { cache: "no-store", signal: AbortSignal.any([patience, stop].filter(Boolean)) });
+  const response = await reach(url, { cache: "no-store", signal: AbortSignal.any([patience, stop].filter(Boolean)) });
   heard(response);
   answered();
   const answer = await response.json();

@@ -2,6 +2,7 @@
 
 import { refresh } from "./live.js";
 import { problemOf } from "./problems.js";
+import { reach } from "./reach.js";
 
 const HOUR_MS = 3600 * 1000;
 const NAMES = { nodes: "node", taskmanagers: "task manager" };
@@ -75,7 +76,7 @@ function address(kind, id) {
 
 // The JobManager's clock, not this computer's, decides when an entry ends. Its time is known in whole seconds.
 async function clock() {
-  const response = await fetch(form.dataset.api);
+  const response = await reach(form.dataset.api);
   const moment = Date.parse(response.headers.get("Date"));
   if (Number.isNaN(moment)) throw new Error("The JobManager's reply has no time: choose \"until it is unblocked\"");
   return moment + 1000;
@@ -87,7 +88,7 @@ async function send(dialog, button, path, request) {
   error.hidden = true;
   button.disabled = true;
   try {
-    const response = await fetch(path, await request());
+    const response = await reach(path, await request());
     if (!response.ok) throw await problemOf(response);
     dialog.close();
     await refresh();

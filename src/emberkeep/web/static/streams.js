@@ -5,6 +5,7 @@ import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { note } from "./plot_zoom.js";
+import { reach } from "./reach.js";
 import { backlogOf, backlogs, reported, rows, summary } from "./stream_series.js";
 import { fill } from "./table_rows.js";
 
@@ -33,7 +34,7 @@ let busy = false;
 let again = false;
 
 async function read(parameters) {
-  const response = await fetch(`${section.dataset.progress}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
+  const response = await reach(`${section.dataset.progress}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail);
   return answer;

@@ -1,12 +1,13 @@
 // Reads histories of usage from the REST API, each from where the reading before has ended, as often as there is a new
 // sample.
 
+import { reach } from "./reach.js";
 import { continued, hasGap, together } from "./usage_series.js";
 
 let histories = new Map(); // by address
 
 async function ask(address, after) {
-  const response = await fetch(`${address}?after=${after}`, { cache: "no-store" });
+  const response = await reach(`${address}?after=${after}`, { cache: "no-store" });
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.detail);
   return answer;
