@@ -92,6 +92,14 @@ def test_a_slot_that_its_task_manager_does_not_hold_any_more_is_lost(pool: SlotP
     assert pool.state.held == {}
 
 
+def test_an_executor_that_was_never_seen_to_run_is_not_reported_as_lost() -> None:
+    pool = pool_of(1)
+    pool.handle(SlotsOffered(FIRST, (slot_named("a"),)), 0.0)
+    (gone,) = [effect for effect in answer(pool, holds=False) if isinstance(effect, RemoveExecutor)]
+    assert gone.orderly, "the order to start it may have been lost with its task manager"
+    assert pool.state.held == {}
+
+
 # --- exits ------------------------------------------------------------------------------------------------------------
 
 

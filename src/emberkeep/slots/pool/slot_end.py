@@ -47,11 +47,12 @@ class SlotEnd:
     def drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
         """Forget a slot that was lost through no fault of its executor. Notify only Spark; no pause follows.
 
-        An executor that had to end, and whose end nobody could report, is not reported as lost.
+        Not reported as lost are an executor that had to end, and whose end nobody could report, and one that was never
+        seen to run: the order to start it may have been lost with its task manager.
         """
         self._forget(slot)
         where = f"executor {slot.executor.id} on {slot.task_manager.id}"
-        expected = self._pool.stopping or slot.is_dismissed
+        expected = self._pool.stopping or slot.is_dismissed or not slot.executor.is_known_to_run
         gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=expected)
         return [gone, StatusChanged()]
 
