@@ -124,3 +124,15 @@ def test_a_job_master_that_crashes_later_leaves_the_reason(monkeypatch: pytest.M
     assert ended == [True], "the reason is stored before the process ends"
     (outcome,) = left
     assert (outcome.kind, outcome.message) == (FailureKind.LOST, "the driver's JobMaster crashed: LookupError: planted")
+
+
+def test_a_driver_that_is_told_to_end_before_its_script_hands_over_an_outcome(tmp_path: Path) -> None:
+    told = SIGNALLED.replace('raise {error}("planted")', "os.kill(os.getpid(), signal.SIGTERM)").format()
+    command = [sys.executable, "-c", told, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in done.stderr
+    outcome = read_outcome(tmp_path / OUTCOME_FILE)
+    assert outcome is not None
+    assert (outcome.kind, outcome.lasting) == (FailureKind.LOST, False)
+    assert outcome.message == "the driver was ended by SIGTERM before its script began"
+    assert done.returncode == outcome.exit_code

@@ -95,6 +95,15 @@ class _Driver:
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 
     def run(self) -> int:
+        try:
+            return self._run()
+        except Cancelled:  # the script handles it itself
+            raise_no_more()
+            message = "the driver was ended by SIGTERM before its script began"
+            ended = AttemptOutcome(exit_code=CANCELLED.exit_code, kind=FailureKind.LOST, message=message)
+            return self._end(self._failure or ended)
+
+    def _run(self) -> int:
         raise_on_sigterm(self._told)
         os.environ.update(self._job_environment())
         try:
