@@ -122,9 +122,18 @@ function __fish_emberkeep_complete
 end
 """
 
+# The generated script inserts names of files as they are, although they may contain what bash would run.
+_PLAIN_FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
+_QUOTED_FILES = """COMPREPLY=()
+local _q _x
+while IFS= read -r _x; do
+  { printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }
+done < <(compgen -f -- "${cur}")"""
+
 _ADDED = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
 def completion_script(app: App, shell: Shell) -> str:
     """Return the script with which ``shell`` completes the words of ``app``."""
-    return app.generate_completion(shell=shell) + _ADDED[shell]
+    script = app.generate_completion(shell=shell) + _ADDED[shell]
+    return script.replace(_PLAIN_FILES, _QUOTED_FILES) if shell == "bash" else script

@@ -149,6 +149,35 @@ def test_words_with_colons_spaces_and_quotes_are_completed(shell: str, tmp_path:
     assert [words for _, _, words in LINES if words not in asked.read_text()] == []
 
 
+FILES = {
+    "emberkeep backup verify pay": r"emberkeep backup verify pay\$\(touch\ ran\).py ",
+    "emberkeep backup verify two": r"emberkeep backup verify two\ words\&more ",
+    "emberkeep backup verify it": r"emberkeep backup verify it\'s ",
+}
+"""Lines that name files, and what Tab makes of them in bash."""
+
+
+def test_names_of_files_are_quoted_and_never_run(tmp_path: Path, capfd: Output) -> None:
+    for name in ("pay$(touch ran).py", "two words&more", "it's"):
+        (tmp_path / name).touch()
+    made = completed("bash", list(FILES), environment(tmp_path, "#!/bin/sh\nexit 1\n"), tmp_path, capfd)
+    assert dict(zip(FILES, made, strict=True)) == FILES
+    assert not (tmp_path / "ran").exists()
+
+
+def test_bash_inserts_only_what_was_quoted(capfd: Output) -> None:
+    """What the generated script offers is evaluated: another release of its generator may write it another way."""
+    assert main(["completion", "bash"]) == 0
+    offers = {line.strip() for line in capfd.readouterr().out.splitlines() if "COMPREPLY" in line}
+    quoted = """{ printf -v _q '%q' "$_x"; COMPREPLY+=("$_q"); }"""
+    assert {each for each in offers if not each.endswith(quoted)} == {
+        "COMPREPLY=()",
+        'for i in "${!COMPREPLY[@]}"; do',
+        'eval "piece=${COMPREPLY[i]}"  # as printf %q has written it',
+        'COMPREPLY[i]="$piece"',
+    }
+
+
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
 @pytest.mark.parametrize(
     ("words", "value"),
