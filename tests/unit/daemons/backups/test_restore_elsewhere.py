@@ -7,12 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.adapters.backups.restored_jobs import moved_places
 from emberkeep.backups.continuation import From
 from emberkeep.daemons.backups.creating import create
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.jobs.model import DriverHome
 from tests.support.contracts.job_store import procedure, result_of, upgrade
 from tests.unit.daemons.backups.sites import EmbeddedSite, made_savepoint, restored, with_savepoint
+from tests.unit.formats.golden_next import MANIFEST
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-23")]
 
@@ -22,9 +24,12 @@ HOME = DriverHome(task_manager="tm-1", node_id="node", instance="instance")  # t
 class Move:
     """The lost cluster, and the new one with all directories at other paths."""
 
-    def __init__(self, place: Path) -> None:
-        self.old = EmbeddedSite(place / "old", place / "storage", savepoints=f"{place}/savepoints/")
-        self.new = EmbeddedSite(place / "new", place / "moved" / "storage", savepoints=f"{place}/moved/savepoints")
+    def __init__(self, place: Path, form: str = "") -> None:
+        """``form``: what is before the path in the settings."""
+        self.old = EmbeddedSite(place / "old", place / "storage", savepoints=f"{form}{place}/savepoints/")
+        self.new = EmbeddedSite(
+            place / "new", place / "moved" / "storage", savepoints=f"{form}{place}/moved/savepoints"
+        )
         self.savepoints, self.moved_savepoints = place / "savepoints", place / "moved" / "savepoints"
         self.backup = place / "backup"
 
@@ -44,9 +49,15 @@ class Move:
             self.old.layout.storage.rename(self.new.layout.storage)
 
 
-@pytest.fixture
-def move(tmp_path: Path) -> Move:
-    return Move(tmp_path)
+@pytest.fixture(params=["", "file://"])
+def move(request: pytest.FixtureRequest, tmp_path: Path) -> Move:
+    return Move(tmp_path, request.param)
+
+
+def test_savepoints_move_below_the_storage_where_no_directory_is_set_any_more(tmp_path: Path) -> None:
+    layout = EmbeddedSite(tmp_path / "new", tmp_path / "storage").layout
+    manifest = msgspec.structs.replace(MANIFEST, savepoint_directory="/old/savepoints")
+    assert moved_places(manifest, layout).location("/old/savepoints/1") == str(layout.savepoints / "1")
 
 
 async def test_a_job_continues_from_its_moved_checkpoints_and_knows_its_moved_savepoints(move: Move) -> None:
