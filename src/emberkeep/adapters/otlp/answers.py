@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 
 _FORM = "application/x-protobuf"
 _MOST_BYTES = 64 * 1024  # of the body of an answer
+_BODY_SECONDS = 2.0  # for the body, once the status is there
 _MOST_SHOWN = 200  # characters of a message
 _WAITS = (429, 503)  # the statuses with which Retry-After says when to come again
 
@@ -71,11 +72,16 @@ def _shown(message: str) -> str:
 
 
 def _body(response: requests.Response) -> bytes:
-    """Return the body if it is a message of OTLP and not too large; else b""."""
+    """Return the body if it is a message of OTLP, not too large and not too slow; else b""."""
     if response.headers.get("Content-Type", "").partition(";")[0].strip() != _FORM:
         return b""
+    body, until = b"", time.monotonic() + _BODY_SECONDS
     try:
-        body: bytes = response.raw.read(_MOST_BYTES + 1, decode_content=True)
+        # Not in one go: each part that arrives would renew the time that the push has.
+        while part := response.raw.read1(_MOST_BYTES, decode_content=True):
+            body += part
+            if len(body) > _MOST_BYTES or time.monotonic() > until:
+                return b""
     except (HTTPError, OSError):
         return b""
-    return body if len(body) <= _MOST_BYTES else b""
+    return body
