@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Annotated
 
 import msgspec
+import structlog
 from msgspec import Meta
 
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater
@@ -13,6 +15,7 @@ from emberkeep.base.identity import Role
 from emberkeep.base.request_context import name_target
 from emberkeep.jobs.upgrades.needs import needed_savepoints
 from emberkeep.lifecycle.locations import is_same_place
+from emberkeep.lifecycle.manifest import DELETING_NAME, MANIFEST_NAME
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
@@ -41,6 +44,9 @@ from emberkeep.rest.serving.routing import CheckedRequest, Route
 
 MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
 _TRIGGER = re.compile(r"[0-9a-f]{32}")
+_WITHDRAW_SECONDS = 10.0  # for one rename
+
+log = structlog.get_logger(__name__)
 
 
 class ReadSavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,13 +172,27 @@ async def _dispose(api: Api, path: str) -> tuple[str, ...]:
         is_new = await api.savepoints.begin_disposal(path)
         try:
             await _check_unneeded(api, path)
-        except EmberkeepError:
+        except (EmberkeepError, asyncio.CancelledError):  # cancelled: this JobManager leads no longer
             if is_new:  # otherwise files may be gone
-                await api.savepoints.withdraw_disposal(path)
+                await _withdraw(api, path)
             raise
         left = await api.savepoints.dispose(path)
     api.verified_savepoints.forget(path)
     return left
+
+
+async def _withdraw(api: Api, path: str) -> None:
+    """Give the savepoint back to jobs that start from it. Log what a person must do if that fails."""
+    try:
+        async with asyncio.timeout(_WITHDRAW_SECONDS):
+            await api.savepoints.withdraw_disposal(path)
+    except (EmberkeepError, TimeoutError) as error:
+        log.error(
+            "no job can start from a savepoint of which no file was deleted: rename its manifest back",
+            manifest=f"{path}/{DELETING_NAME}",
+            name=MANIFEST_NAME,
+            reason=str(error) or f"no answer within {_WITHDRAW_SECONDS:.0f} s",
+        )
 
 
 async def _check_unneeded(api: Api, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import hashlib
@@ -430,6 +431,32 @@ async def test_what_changes_before_the_first_file_is_deleted_keeps_the_savepoint
         patch.setattr(site.api.savepoints, "begin_disposal", begun)
         cause = (await disposed(site, savepoint))["failure-cause"]["class"]
     assert cause == ("Conflict" if late == "a job" else "RetryLater")
+    assert sorted(savepoint.rglob("*")) == files
+    assert (await verified(site, savepoint))["problems"] == []
+
+
+@pytest.mark.req("SAFE-7")
+async def test_a_leader_that_is_replaced_before_the_first_file_is_deleted_gives_the_savepoint_back(
+    site: Site, gateway: FakeGateway, savepoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, begun = site.api.savepoints.begin_disposal, asyncio.Event()
+
+    async def confirm() -> bool:
+        if begun.is_set():
+            await asyncio.Event().wait()  # the store does not answer
+        return True
+
+    async def beginning(path: str) -> bool:
+        is_new = await begin(path)
+        begun.set()
+        return is_new
+
+    monkeypatch.setattr(site.api.savepoints, "begin_disposal", beginning)
+    monkeypatch.setattr(gateway, "is_confirmed", confirm)
+    files = sorted(savepoint.rglob("*"))
+    assert (await post(site, "/savepoint-disposal", {"savepoint-path": str(savepoint)})).status == 200
+    await begun.wait()
+    await site.api.disposals.close()
     assert sorted(savepoint.rglob("*")) == files
     assert (await verified(site, savepoint))["problems"] == []
 
