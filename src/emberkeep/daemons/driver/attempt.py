@@ -65,6 +65,12 @@ from emberkeep.spark.standby.driver_jvm import StandbyJvm
 
 log = structlog.get_logger(__name__)
 
+_ENDED_BEFORE = AttemptOutcome(
+    exit_code=CANCELLED.exit_code,
+    kind=FailureKind.LOST,
+    message="the driver was ended by SIGTERM before its script began",
+)
+
 
 def run_attempt(arguments: list[str], standby: StandbyJvm | None = None) -> int:
     """Run the attempt in the record at ``arguments[0]``. Return the script's exit code.
@@ -95,15 +101,6 @@ class _Driver:
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 
     def run(self) -> int:
-        try:
-            return self._run()
-        except Cancelled:  # the script handles it itself
-            raise_no_more()
-            message = "the driver was ended by SIGTERM before its script began"
-            ended = AttemptOutcome(exit_code=CANCELLED.exit_code, kind=FailureKind.LOST, message=message)
-            return self._end(self._failure or ended)
-
-    def _run(self) -> int:
         raise_on_sigterm(self._told)
         os.environ.update(self._job_environment())
         try:
@@ -124,6 +121,9 @@ class _Driver:
             say(f"emberkeep: {error}")
             lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
+        except Cancelled:
+            raise_no_more()
+            return self._end(self._failure or _ENDED_BEFORE)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
             raise_no_more()
             traceback.print_exception(error)

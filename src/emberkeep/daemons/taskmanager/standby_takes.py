@@ -158,11 +158,11 @@ class StandbyTakes:
         process has not ended by then.
         """
         task = asyncio.create_task(self._kill(name, current), name=f"discard {name}")
+        self._killing.add(task)
+        task.add_done_callback(self._killed)
         await ended(task, within=KILLED_SECONDS)
         if not task.done():
             log.error("a killed standby process does not end; going on without waiting for it", process=current)
-            self._killing.add(task)
-            task.add_done_callback(self._killed)
             raise Conflict(
                 f"the standby process of {current} was killed and does not end",
                 hint="see whether a file system of that node does not answer",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isfinite, nan
 from typing import Final
 
 import msgspec
@@ -39,7 +40,7 @@ def outstanding(sources: Sequence[SourceProgress], rows: int | None = None) -> O
     if rows is not None:
         return Outstanding(rows=rows)
     others = [source.metrics for source in sources if source.backlog_rows is None]
-    behind = [metrics[TIME_MS] for metrics in others if TIME_MS in metrics]
+    behind = [metrics[TIME_MS] for metrics in others if isfinite(metrics.get(TIME_MS, nan))]
     return Outstanding(
         rows=_sum(source.backlog_rows for source in sources),
         files=_sum(metrics.get(FILES) for metrics in others),
@@ -63,5 +64,5 @@ def together(parts: Iterable[Outstanding]) -> Outstanding:
 
 
 def _sum(amounts: Iterable[float | None]) -> int | None:
-    known = [max(0, round(amount)) for amount in amounts if amount is not None]
+    known = [max(0, round(amount)) for amount in amounts if amount is not None and isfinite(amount)]
     return sum(known) if known else None

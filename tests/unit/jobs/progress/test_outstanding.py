@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 
 from emberkeep.jobs.progress.outstanding import Outstanding, outstanding, together
@@ -28,6 +30,7 @@ SILENT = source(numTotalShards=2)
         ([BEHIND, source(maxMsBehindLatest=5)], None, Outstanding(behind_ms=8_000)),
         ([source(maxMsBehindLatest=-3)], None, Outstanding(behind_ms=0)),
         ([SILENT], None, Outstanding(unknown=1)),
+        ([source(maxMsBehindLatest=nan, numFilesOutstanding=inf)], None, Outstanding()),  # a driver may say anything
         (
             [ROWS, FILES, FILES, BEHIND, SILENT],
             None,
