@@ -14,7 +14,9 @@ def upgrade_text(upgrade: Upgrade, queries: tuple[QueryFacts, ...] = (), end: st
     ``queries``: those of the new job, while it is watched. ``end``: how the job has ended that the upgrade has left
     running, such as ``is CANCELED``; "" while it runs.
     """
-    return f"{_text(upgrade, queries, has_ended=True)}; that job {end}" if end else _text(upgrade, queries)
+    if not end or upgrade.kept_job is None:
+        return _text(upgrade, queries)
+    return f"{_text(upgrade, queries, has_ended=True)}; job {upgrade.kept_job[:_SHORT]} {end}"
 
 
 def _text(upgrade: Upgrade, queries: tuple[QueryFacts, ...], *, has_ended: bool = False) -> str:

@@ -304,7 +304,7 @@ ROUTES = (
         query=ReadSavepoint,
         problems=(404, 503),
         doc="The JobManager reads the manifest in that directory, whichever cluster made it. 400: the manifest is "
-        "damaged.",
+        "damaged, or the location cannot be read. 503: its storage does not answer, or does not permit it.",
     ),
     Route(
         "POST",

@@ -30,7 +30,7 @@ def test_a_body_that_comes_byte_by_byte_is_not_waited_for(monkeypatch: pytest.Mo
                     self.wfile.write(b"\0")
             is_sent.set()
 
-        def log_message(self, format: str, *arguments: object) -> None: ...
+        def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as server:
         serving = threading.Thread(target=server.serve_forever)

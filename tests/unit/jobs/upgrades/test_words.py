@@ -32,7 +32,7 @@ def test_a_job_that_has_ended_since_is_not_said_to_run(phase: UpgradePhase, kept
     upgrade = msgspec.structs.replace(UpgradedJob().stored, phase=phase, reason="of a bug")
     assert upgrade.kept_job == kept
     assert upgrade_text(upgrade) == running
-    assert upgrade_text(upgrade, end="is FAILED") == f"{over}; that job is FAILED"
+    assert upgrade_text(upgrade, end="is FAILED") == f"{over}; job {kept[:8]} is FAILED"
 
 
 def test_an_upgrade_that_goes_on_keeps_no_job_yet() -> None:

@@ -283,7 +283,7 @@ def test_once_the_new_job_has_ended_no_job_of_the_upgrade_says_that_it_runs() ->
             for job_id in (OLD, NEW):
                 upgrade = (await cluster.view(job_id)).upgrade
                 assert upgrade is not None
-                assert upgrade.text == f"the new code ran as job {NEW[:8]}; that job is FAILED"
+                assert upgrade.text == f"the new code ran as job {NEW[:8]}; job {NEW[:8]} is FAILED"
 
     in_virtual_time(scenario)
 
