@@ -80,20 +80,16 @@ class RestoredStore:
 
 def moved_places(manifest: BackupManifest, layout: StateLayout) -> MovedPlaces:
     """Return where the directories of the lost cluster are in the one with this layout."""
-    before, now = manifest.savepoint_directory, layout.configuration[SAVEPOINT_DIRECTORY] or str(layout.savepoints)
+    before = manifest.savepoint_directory.rstrip("/")
+    now = layout.configuration[SAVEPOINT_DIRECTORY].rstrip("/") or str(layout.savepoints)
     places = [
-        *([(_place(before), _place(now))] if before else []),
+        *([(before, now)] if before else []),
         (manifest.checkpoints, str(layout.checkpoints)),
         (manifest.savepoints, str(layout.savepoints)),
         (manifest.storage, str(layout.storage)),
     ]
     # One of them may be in another one.
     return MovedPlaces(sorted(places, key=lambda place: len(place[0]), reverse=True))
-
-
-def _place(setting: str) -> str:
-    """Return a directory as locations in it begin: a path, or a URI of another file system."""
-    return (path_of(setting) if scheme_of(setting) == "file" else setting).rstrip("/")
 
 
 def restored_jobs(manifest: BackupManifest, copy: StoreCopy, layout: StateLayout) -> list[RestoredJob]:

@@ -24,6 +24,7 @@ from emberkeep.base.configuration.options import (
     STATE_DIRECTORY,
     STORAGE_DIRECTORY,
 )
+from emberkeep.base.configuration.places import with_resolved_places
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.blobs.model import permanent
 from emberkeep.daemons.backups.restoring import RestoreRequest, restore
@@ -47,7 +48,7 @@ class EmbeddedSite:
             **({} if blobs is None else {BLOB_HA_STORAGE.key: str(blobs)}),
             **({} if savepoints is None else {SAVEPOINT_DIRECTORY.key: savepoints}),
         }
-        self.configuration = Configuration().with_texts(texts, "test")
+        self.configuration = with_resolved_places(Configuration().with_texts(texts, "test"))
         self.layout = StateLayout(root, self.configuration)
 
     def token(self) -> str:
