@@ -14,21 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
-from bench.commands import JOBS, temporary_directory
+from bench.commands import temporary_directory
 from bench.job_managers import JobManagers
-from bench.leader_poll import until_known
 from bench.machine import load_average
 from bench.measure import Figure, Goal
 from bench.plan import Plan, say
-from bench.stub_node import stub_node
-from bench.submission import another
-from bench.takeover import until_registered
+from bench.stub_jobs import stub_jobs
 from emberkeep.base.errors import RetryLater
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.preparation import Program, prepare, upload
-from emberkeep.client.submission.spark_options import SparkOptions
-from emberkeep.jobs.model import JobStatus
-from tests.support.no_progress import NoProgress
 
 BUSY = 20
 _JOB_MANAGERS = 3
@@ -52,7 +45,7 @@ async def _measure(plan: Plan) -> list[Figure]:
         managers = await stack.enter_async_context(JobManagers(directory))
         for _ in range(_JOB_MANAGERS):
             await managers.add()
-        await _submit(managers, stack)
+        await stack.enter_async_context(stub_jobs(managers, _STUB_DRIVERS, _START_SECONDS))
         stack.enter_context(_busy())
         for _ in plan.turns(f"calm: {seconds} s beside {BUSY} busy processes"):
             changes, silence = await _watch(managers, seconds)
@@ -65,18 +58,6 @@ async def _measure(plan: Plan) -> list[Figure]:
         Figure(f"{name}: longest time in which the leader did not answer", "s", tuple(longest)),
         Figure(f"{name}: load average at the end", "", tuple(loads)),
     ]
-
-
-async def _submit(managers: JobManagers, stack: AsyncExitStack) -> None:
-    leader = (await managers.leader()).server
-    stub = stub_node(managers.configuration, managers.token, leader.address, _STUB_DRIVERS)
-    await stack.enter_async_context(stub)
-    async with RestClient(leader.endpoint) as client:
-        await until_registered(client)
-        prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
-        for _ in range(_STUB_DRIVERS):
-            await client.submit(await upload(client, another(prepared), NoProgress()))
-    await until_known([leader.endpoint], JobStatus.RUNNING, _STUB_DRIVERS, time.perf_counter(), limit=_START_SECONDS)
 
 
 async def _watch(managers: JobManagers, seconds: float) -> tuple[int, float]:

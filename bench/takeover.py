@@ -11,22 +11,16 @@ import signal
 import time
 from contextlib import AsyncExitStack
 
-from bench.commands import JOBS, temporary_directory
+from bench.commands import temporary_directory
 from bench.job_managers import JobManagers
-from bench.leader_poll import LIMIT_SECONDS, Takeover, until_known
+from bench.leader_poll import Takeover, until_known
 from bench.measure import Figure, Goal, percentile
 from bench.plan import Plan, say
-from bench.stub_node import stub_node
-from bench.submission import another
-from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.preparation import Program, prepare, upload
-from emberkeep.client.submission.spark_options import SparkOptions
+from bench.stub_jobs import stub_jobs
 from emberkeep.jobs.model import JobStatus
-from tests.support.no_progress import NoProgress
 
 _JOBS = (1, 10, 100)
 _JOB_MANAGERS = 3
-_POLL = 0.02
 _SILENT_JOBS = 10
 _SILENCE_GOAL = Goal(at_most=6.0)
 _P50_GOAL, _WORST_GOAL = Goal(at_most=2.0), Goal(at_most=2.0)
@@ -75,14 +69,7 @@ async def _round(jobs: int, kills: int, number: signal.Signals = signal.SIGKILL)
         managers = await stack.enter_async_context(JobManagers(directory))
         for _ in range(_JOB_MANAGERS):
             await managers.add()
-        leader = (await managers.leader()).server
-        node = await stack.enter_async_context(stub_node(managers.configuration, managers.token, leader.address, jobs))
-        async with RestClient(leader.endpoint) as client:
-            await until_registered(client)
-            prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
-            for _ in range(jobs):
-                await client.submit(await upload(client, another(prepared), NoProgress()))
-            await until_known([leader.endpoint], JobStatus.RUNNING, jobs, time.perf_counter())
+        node = await stack.enter_async_context(stub_jobs(managers, jobs))
         takeovers = []
         for _ in range(kills):
             takeovers.append(await _kill(managers, jobs, number))
@@ -90,15 +77,6 @@ async def _round(jobs: int, kills: int, number: signal.Signals = signal.SIGKILL)
                 raise SystemExit("a driver was restarted: a bug, so there is no measurement")
             await managers.add()
         return takeovers
-
-
-async def until_registered(client: RestClient) -> None:
-    """Return when a task manager is there. Raises SystemExit when there is none in time."""
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while (await client.overview()).taskmanagers == 0:
-        if time.monotonic() > deadline:
-            raise SystemExit("the task manager does not register")
-        await asyncio.sleep(_POLL)
 
 
 async def _kill(managers: JobManagers, jobs: int, number: signal.Signals) -> Takeover:
