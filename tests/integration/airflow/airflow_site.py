@@ -16,6 +16,8 @@ from urllib.request import Request, urlopen
 
 import psutil
 
+from emberkeep.client.clusters.discovery import local_endpoint
+from tests.integration.clusters import Cluster
 from tests.integration.conditions import until
 from tools.airflow_environment import AIRFLOW
 
@@ -42,6 +44,12 @@ def settings(home: Path) -> dict[str, str]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
+
+
+def connection_to(cluster: Cluster) -> dict[str, Any]:
+    """The connection with which Airflow reaches a cluster."""
+    endpoint = local_endpoint(cluster.record, cluster.shell.state)
+    return {"conn_type": "emberkeep", "host": endpoint.url, "password": endpoint.token, "extra": {"ca": endpoint.ca}}
 
 
 class AirflowSite:

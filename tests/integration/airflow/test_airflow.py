@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
-from tests.integration.airflow.airflow_site import AirflowSite, airflow_python, settings
+from tests.integration.airflow.airflow_site import AirflowSite, airflow_python, connection_to, settings
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -98,14 +98,7 @@ def stream(cluster: Cluster, tmp_path: Path) -> JobId:
 @pytest.fixture
 def airflow(cluster: Cluster, stream: JobId, tmp_path: Path) -> Iterator[AirflowSite]:
     assert cluster.wait_for_executors(stream)
-    endpoint = local_endpoint(cluster.record, cluster.shell.state)
-    connection = {
-        "conn_type": "emberkeep",
-        "host": endpoint.url,
-        "password": endpoint.token,
-        "extra": {"ca": endpoint.ca},
-    }
-    site = AirflowSite(tmp_path / "airflow", connection)
+    site = AirflowSite(tmp_path / "airflow", connection_to(cluster))
     (site.dags / "gated.py").write_text(GATED)
     (site.dags / "etl.py").write_text(TASKS.replace("DIRECTORY", str(tmp_path)).replace("MAPPED", str(MAPPED)))
     try:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
-from tests.integration.airflow.airflow_site import AirflowSite
+from tests.integration.airflow.airflow_site import AirflowSite, connection_to
 from tests.integration.airflow.test_airflow import GATED
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
@@ -53,14 +52,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def airflow(cluster: Cluster, tmp_path: Path) -> Iterator[AirflowSite]:
-    endpoint = local_endpoint(cluster.record, cluster.shell.state)
-    connection = {
-        "conn_type": "emberkeep",
-        "host": endpoint.url,
-        "password": endpoint.token,
-        "extra": {"ca": endpoint.ca},
-    }
-    site = AirflowSite(tmp_path / "airflow", connection)
+    site = AirflowSite(tmp_path / "airflow", connection_to(cluster))
     (site.dags / "gated.py").write_text(GATED)
     (site.dags / "etl.py").write_text(TASKS.replace("DIRECTORY", str(tmp_path)).replace("NAMES", repr(LOST + ENDED)))
     try:
