@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
+from emberkeep.jobs.progress.outstanding import Outstanding, together
 from emberkeep.lifecycle.model import ProcedurePhase
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
-    BacklogInfo,
     JobDetails,
     JobDetailsInfo,
     ProcedureInfo,
@@ -94,31 +94,32 @@ def backlog_text(queries: Sequence[StreamingQuery]) -> str:
     What sources count in files, bytes or time follows. The queries of a job work side by side, so the slowest one
     decides how long it takes.
     """
-    left = [each for each in map(_backlog, queries) if each is not None]
-    rows = [each.rows for each in left if each.rows is not None]
-    files = [each.files for each in left if each.files is not None]
-    sizes = [each.bytes for each in left if each.bytes is not None]
-    behind = [each.time_behind for each in left if each.time_behind is not None]
-    unknown = sum(each.unknown_sources for each in left)
-    others = [
-        counted(sum(files), "file") if files else "",
-        byte_count(sum(sizes)) if sizes else "",
-        f"{duration(max(behind))} behind" if behind else "",
-        f"{counted(unknown, 'source')} unknown" if unknown else "",
-    ]
+    left = together(map(_outstanding, queries))
+    others = (
+        "" if left.files is None else counted(left.files, "file"),
+        "" if left.size is None else byte_count(left.size),
+        "" if left.behind_ms is None else f"{duration(left.behind_ms)} behind",
+        f"{counted(left.unknown, 'source')} unknown" if left.unknown else "",
+    )
     told = [each for each in others if each]
-    if rows:
+    if left.rows is not None:
         times = [query.backlog_seconds for query in queries if query.backlog_seconds is not None]
-        takes = f" ({duration(round(1000 * max(times)))})" if sum(rows) and times else ""
-        told.insert(0, f"{sum(rows):,}{' rows' if told else ''}{takes}")
+        takes = f" ({duration(round(1000 * max(times)))})" if left.rows and times else ""
+        told.insert(0, f"{left.rows:,}{' rows' if told else ''}{takes}")
     return ", ".join(told) or "-"
 
 
-def _backlog(query: StreamingQuery) -> BacklogInfo | None:
-    """Return what the query has not read; None if that is unknown. A JobManager of an earlier release tells rows."""
-    if query.backlog is not None or query.backlog_rows is None:
-        return query.backlog
-    return BacklogInfo(rows=query.backlog_rows, files=None, bytes=None, time_behind=None, unknown_sources=0)
+def _outstanding(query: StreamingQuery) -> Outstanding:
+    told = query.backlog
+    if told is None:
+        return Outstanding(rows=query.backlog_rows)  # all that a JobManager of an earlier release tells
+    return Outstanding(
+        rows=told.rows,
+        files=told.files,
+        size=told.bytes,
+        behind_ms=told.time_behind,
+        unknown=told.unknown_sources,
+    )
 
 
 def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = True) -> str:

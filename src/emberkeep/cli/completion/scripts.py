@@ -37,7 +37,7 @@ _emberkeep_unquoted() {
 # Complete whole words. Bash splits them at COMP_WORDBREAKS, and replaces only the part behind the last split.
 _emberkeep_whole_words() {
   local -a whole=()
-  local rest="$COMP_LINE" piece joined last= kept= cword= apart i REPLY _mark
+  local rest="$COMP_LINE" piece joined last= kept= apart i REPLY _mark
   for ((i = 0; i < ${#COMP_WORDS[@]}; i++)); do
     piece="${COMP_WORDS[i]}" apart=1
     [[ $rest == [![:space:]]* && ( $piece == +([:=@]) || $last == +([:=@]) ) ]] && apart=
