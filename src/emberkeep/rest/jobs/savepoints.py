@@ -188,7 +188,7 @@ async def _withdraw(api: Api, path: str) -> None:
             await api.savepoints.withdraw_disposal(path)
     except (EmberkeepError, TimeoutError) as error:
         log.error(
-            "no job can start from a savepoint of which no file was deleted: rename its manifest back",
+            "a savepoint that is whole stays marked as being deleted: rename its manifest back",
             manifest=f"{path}/{DELETING_NAME}",
             name=MANIFEST_NAME,
             reason=str(error) or f"no answer within {_WITHDRAW_SECONDS:.0f} s",
