@@ -12,6 +12,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests.campaign import CAMPAIGN, FOUND, NOT_BEGUN, begin_campaign, begin_file, examples, is_over, place
 from tests.open_sessions import left_open, watch_sessions
+from tests.support.kernel.children import forgotten
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 # No deadlines: how long an example takes says how busy the machine is.
@@ -68,8 +69,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Iterator[None]:
-    """Fail a test that leaves an HTTP session open when its event loop has ended."""
+    """Fail a test that leaves an HTTP session open when its event loop has ended, or pids of children that are gone."""
     yield
+    if pids := forgotten():
+        pytest.fail(f"nobody forgot these children, which are gone: {pids}; see children.reap", pytrace=False)
     if places := left_open():
         pytest.fail(f"{len(places)} HTTP sessions were left open; the first was made here:\n{places[0]}", pytrace=False)
 

@@ -7,6 +7,7 @@ command lines; a pid alone says nothing on a machine where others work too.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import signal
 import sys
@@ -113,7 +114,7 @@ class Traces:
             for address, pid in _listening()
             if address in self.ports and pid in {None, *pids}
         ]
-        left += [str(path) for path in self.temporary.iterdir()]
+        left += [str(path) for path in self.temporary.iterdir() if not _is_probe(path)]
         left += sorted(self.strays)
         assert not left, "left behind:\n" + "\n".join(left)
 
@@ -162,6 +163,13 @@ class Traces:
             path = line.split(maxsplit=5)[-1]
             if path.startswith(f"{system}/") and not path.startswith(expected):
                 self.strays.add(path)
+
+
+def _is_probe(path: Path) -> bool:
+    """True for what Python's ``tempfile`` writes to try a directory: a process that is killed then leaves it behind."""
+    return (
+        re.fullmatch("[a-z0-9_]{8}", path.name) is not None and path.is_file() and path.read_bytes() in {b"", b"blat"}
+    )
 
 
 def _listening() -> list[tuple[str, int | None]]:

@@ -81,6 +81,18 @@ def test_a_file_in_the_temporary_directory_is_found(tmp_path: Path) -> None:
         traces.check_nothing_left()
 
 
+def test_a_trial_of_the_temporary_directory_by_a_killed_process_is_no_leak(tmp_path: Path) -> None:
+    traces = Traces(tmp_path)
+    traces.environment()
+    trial = traces.temporary / "4ju2_5vg"
+    for written in (b"", b"blat"):
+        trial.write_bytes(written)
+        traces.check_nothing_left()
+    trial.write_bytes(b"data")
+    with pytest.raises(AssertionError, match="4ju2_5vg"):
+        traces.check_nothing_left()
+
+
 def this_process() -> Seen:
     identity = identify(os.getpid())
     assert identity is not None

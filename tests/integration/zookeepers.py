@@ -15,6 +15,7 @@ from emberkeep.adapters.zookeeper.access.settings import SessionSettings
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, signing_key
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.base.configuration.layout import TlsFiles
+from emberkeep.base.files.log_tail import last_lines
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
@@ -56,6 +57,11 @@ class Ensemble:
 
     def signal(self, number: signal.Signals, daemon: Daemon) -> None:
         os.kill(daemon.process.pid, number)
+
+    def said(self, index: int = 0) -> str:
+        """The last lines of a server that runs."""
+        command = self._daemons[index].command
+        return "\n".join(map(last_lines, (command.out, command.err)))
 
     def stop(self) -> None:
         for index in list(self._daemons):

@@ -6,7 +6,6 @@ Skipped where this process may not make control groups.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.processes.os_user import OsUser
 from tests.integration.taskmanager.test_processes import SLEEP, Bench, ended, until, watching
+from tests.support.kernel.children import reap
 from tests.support.kernel.few_descriptors import few_descriptors
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
@@ -187,8 +187,7 @@ async def test_the_next_supervisor_finds_the_group_and_removes_it(tmp_path: Path
         await second.supervisor.stop("p", 0.0)
         assert second.exits == [Exit("p", None, exceeded_mb=64)]
         assert ended(child)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - the first supervisor was in this process
+    reap(pid)
     second.supervisor.groups.close()
     assert not any(path.parent.exists() for path in places if path.parent.name.startswith("emberkeep-"))
 

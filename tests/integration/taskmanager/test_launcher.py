@@ -28,6 +28,7 @@ from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIA
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
+from tests.support.kernel.children import reap
 from tests.unit.taskmanager.blobs.directory_blobs import DirectoryBlobs
 from tests.unit.taskmanager.libraries.archives import regular, tar
 
@@ -251,8 +252,7 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
         watching.cancel()
         await asyncio.wait({watching})
         await second.close()
-        for pid in pids:  # dead children of this process, which stands for both task managers
-            os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222
+        reap(*pids)
 
 
 @pytest.mark.req("SAFE-17")
@@ -298,4 +298,4 @@ async def test_an_executor_goes_on_only_where_its_state_gateway_does(
         watching.cancel()
         await asyncio.wait({watching})
         await second.close()
-        os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222
+        reap(pid)

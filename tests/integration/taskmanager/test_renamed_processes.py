@@ -17,6 +17,7 @@ from emberkeep.adapters.processes.supervisor import Exit
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.base.processes.process_identity import identify
 from tests.integration.taskmanager.test_processes import DEADLINE, SLEEP, Bench, ended, until, watching
+from tests.support.kernel.children import reap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -93,7 +94,7 @@ async def test_the_next_supervisor_finds_it_by_the_new_name(tmp_path: Path) -> N
         await second.supervisor.stop("q", 0.0)
         assert second.exits == [Exit("q", None)]
     assert list(second.records.iterdir()) == []
-    os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222 - the first supervisor was in this process
+    reap(pid)
 
 
 @pytest.mark.parametrize("name", ["p", "unknown"])

@@ -34,6 +34,7 @@ from emberkeep.taskmanager.ports import DriverKey
 from tests.integration.taskmanager import test_launcher
 from tests.integration.taskmanager.standby_programs import SmallStandby, small_place
 from tests.integration.taskmanager.test_launcher import JOB, Gateway, key_of, until
+from tests.support.kernel.children import reap
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
@@ -256,13 +257,6 @@ async def take_an_executor(bench: Bench) -> int:
     started = await bench.launcher.start_executor(bench.request())
     assert started.start is ProcessStart.HOT
     return started.pid
-
-
-def reap(*pids: int) -> None:
-    """Reap children of this process, which stands for both task managers."""
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
 
 
 def driver_request(attempt: int = 1) -> StartDriver:

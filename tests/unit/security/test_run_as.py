@@ -40,6 +40,7 @@ from emberkeep.rest.ports import LogQuery
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from tests.support.kernel.children import reap
 
 pytestmark = pytest.mark.req("SEC-13")
 
@@ -176,7 +177,7 @@ def test_a_process_runs_as_its_user_with_no_group_of_root(tmp_path: Path) -> Non
     request = StartRequest("a", ("/bin/sh", "-c", words), {"PATH": os.environ["PATH"]}, Path("/"), out, err, ANA)
     (tmp_path / "records").mkdir()
     identity = launch(request, tmp_path / "records", new_marker("a"), ProcessGroups())
-    os.waitpid(identity.pid, 0)
+    reap(identity.pid)
     assert out.read_text().split() == ["60001", "60001", "0077", "CapEff:", "0" * 16]
     assert seen(out) == (ANA.uid, "0o600")
 

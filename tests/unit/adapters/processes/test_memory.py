@@ -17,6 +17,7 @@ if child == 0:
     os._exit(0)
 print(os.getpid(), child, flush=True)
 sys.stdin.read()
+os.wait()
 """
 
 

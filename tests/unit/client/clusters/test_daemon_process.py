@@ -11,7 +11,8 @@ from emberkeep.base.processes.process_identity import identify
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand
 
 # It ends when the test closes its input.
-process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=sys.stdin)
+command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+process = subprocess.Popen(command, stdin=sys.stdin, start_new_session=True)
 Daemon(DaemonCommand("any", (), Path("logs")), process, identify(process.pid)).outlive()
 """
 
