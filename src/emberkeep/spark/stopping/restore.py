@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +42,9 @@ from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.functions.states import FunctionStates, KeptStates
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.script_queries import ScriptQuery
-from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 from emberkeep.spark.stopping.drain import log_state
 from emberkeep.spark.stopping.file_sink import check_file_sink
-from emberkeep.spark.stopping.savepoint_copy import THREADS
+from emberkeep.spark.stopping.many_files import work_through
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
 
 log = structlog.get_logger(__name__)
@@ -239,10 +237,11 @@ class Restore:
         """Check size and checksum of every file of the savepoint, once. Raises SavepointDamaged."""
         if self._verified:
             return
-        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
-            found = threads.map(lambda file: self._look(storage, file), manifest.files)
-            for file, there in zip(manifest.files, found, strict=True):
-                self._compare(file, there)
+
+        def look(file: SavepointFile) -> tuple[SavepointFile, SavepointFile]:
+            return file, self._look(storage, file)
+
+        work_through(sorted(manifest.files, key=_size), look, lambda pair: self._compare(*pair))
         self._verified = True
 
     def _look(self, storage: SavepointStorage, file: SavepointFile) -> SavepointFile:
@@ -279,14 +278,11 @@ class Restore:
         targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]
         files.make_directories(sorted({target.rpartition("/")[0] for target in targets}))
 
-        def fetch(name: str, target: str) -> SavepointFile:
+        def fetch(file: SavepointFile) -> tuple[SavepointFile, SavepointFile]:
             self._may_commit()
-            return storage.fetch(name, target)
+            return file, storage.fetch(file.path, f"{location}/{file.path.removeprefix(prefix)}")
 
-        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
-            copied = threads.map(fetch, [file.path for file in wanted], targets)
-            for file, there in zip(wanted, copied, strict=True):
-                self._compare(file, there)
+        work_through(sorted(wanted, key=_size), fetch, lambda pair: self._compare(*pair))
         files.sync_copies(location, targets)
         log.info("restored", location=location, savepoint=self._savepoint, query=done.key, files=len(wanted))
 
@@ -307,6 +303,10 @@ class Restore:
             raise RestoreRefused(
                 f"{where} is damaged: {error}", hint="remove the checkpoint to restore it again"
             ) from error
+
+
+def _size(file: SavepointFile) -> int:
+    return file.size
 
 
 def _require_readable(savepoint: Path) -> None:

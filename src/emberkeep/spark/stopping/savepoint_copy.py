@@ -1,15 +1,14 @@
 """Write a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
 
-Several files are copied at a time; each checksum covers the bytes as they were copied. Queries may run during the copy,
-within the bounds of ``plan_gate``: what the copied batch needs stays. Other listed files may disappear, such as the
-entries of a source's log that Spark compacts; in that case the files are listed again.
+Each checksum covers the bytes as they were copied. Queries may run during the copy, within the bounds of ``plan_gate``:
+what the copied batch needs stays. Other listed files may disappear, such as the entries of a source's log that Spark
+compacts; in that case the files are listed again.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import msgspec
@@ -29,12 +28,11 @@ from emberkeep.lifecycle.manifest import (
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.queries import checkpoint_logs as logs
 from emberkeep.spark.queries.script_queries import ScriptQuery
-from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 from emberkeep.spark.stopping.drain import before_drain, log_state
+from emberkeep.spark.stopping.many_files import work_through
 from emberkeep.spark.stopping.savepoint_files import needed_files, referenced_files, snapshots_with_references
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage
 
-THREADS = 8  # files copied or checked at a time
 _TRIES = 3  # a running query may remove files after they were listed
 
 
@@ -146,7 +144,7 @@ class SavepointWriter:
             note(file)
 
         for tries_left in reversed(range(_TRIES)):
-            names = {f"{part.location}/{name}": f"{target}/{name}" for name, _ in part.sources}
+            names = {f"{part.location}/{name}": f"{target}/{name}" for name, _ in sorted(part.sources, key=_size)}
             try:
                 self._copy({source: name for source, name in names.items() if name not in copied}, done)
             except Absent:
@@ -157,17 +155,9 @@ class SavepointWriter:
                 return
 
     def _copy(self, names: Mapping[str, str], note: Callable[[SavepointFile], None]) -> None:
-        """Copy files. ``names``: the name in the savepoint, by source location."""
+        """Copy files, the smallest first. ``names``: the name in the savepoint, by source location."""
         self._storage.prepare(names.values())
-        # A failure cancels the copies that have not begun and waits for the others, so that no write follows.
-        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:
-            copies = [threads.submit(self._save, source, name) for source, name in names.items()]
-            try:
-                for copy in copies:
-                    note(copy.result())
-            except BaseException:
-                threads.shutdown(wait=True, cancel_futures=True)
-                raise
+        work_through(names.items(), lambda names: self._save(*names), note)
 
 
 @dataclass(frozen=True)
@@ -177,6 +167,10 @@ class _Part:
     query: QuerySavepoint
     location: str
     sources: tuple[tuple[str, int], ...]
+
+
+def _size(source: tuple[str, int]) -> int:
+    return source[1]
 
 
 def _part(files: HadoopFiles, query: ScriptQuery, pinned: int | None) -> _Part:
