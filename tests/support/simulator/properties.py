@@ -60,6 +60,7 @@ from tests.support.simulator.elastic.properties import Dismissals
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import SIGTERM_CODE, script_of
+from tests.support.simulator.supervisor import SLOWEST_END
 
 TICK = 0.5  # seconds between two checks of the census
 TICKS_PER_LOOK_INSIDE = 4  # the machines' own invariants: a broken one stays broken, and checking them takes long
@@ -115,6 +116,8 @@ class Properties:
         self._driver_bound = self._lease + self._orphan_bound + configuration[CANCELLATION_TIMEOUT]
         # A recovered slot waits again for its JobMaster, as long as a new one.
         self._orphan_bound += configuration[SLOT_TIMEOUT]
+        if cluster.room.slow_ends:
+            self._orphan_bound += SLOWEST_END
         self._dismissals = Dismissals(cluster, self._orphan_bound)
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)

@@ -14,6 +14,9 @@ from emberkeep.base.errors import Absent, Conflict
 from emberkeep.taskmanager.ports import ProcessKey
 from tests.support.simulator.machines import Machine, Machines, Process
 
+_USUAL_END, _SLOW_END = 1.0, 12.0  # seconds that a killed process takes to end, at most
+SLOWEST_END = _USUAL_END + _SLOW_END
+
 
 @dataclass(frozen=True)
 class Program:
@@ -128,9 +131,9 @@ class SimSupervisor:
             if done:
                 return
         # A killed process may take some time to end, and holds its resources until then.
-        await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
+        await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, _USUAL_END))))
         if self._slow_ends and self._rng.random() < self._slow_ends:
-            await asyncio.sleep(self._rng.uniform(1.0, 12.0))
+            await asyncio.sleep(self._rng.uniform(1.0, _SLOW_END))
         self.kill(process)
         await family.ended.wait()
 
