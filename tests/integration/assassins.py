@@ -101,7 +101,7 @@ def member_of(record: ClusterRecord) -> KazooClient:
     login = (Path(zookeeper.server.directory).parent / "login").read_text().strip()
     tls = zookeeper.server.tls
     assert tls is not None, "the cluster encrypts"
-    handler = EncryptedHandler(EncryptionFiles(tls.ca, None, None))
+    handler = EncryptedHandler(EncryptionFiles(tls.ca, None, None), session_timeout=10.0, servers=1)
     return KazooClient(hosts=zookeeper.server.connect, auth_data=[tuple(login.split(":", 1))], handler=handler)
 
 

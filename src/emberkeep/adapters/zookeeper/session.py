@@ -19,7 +19,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from emberkeep.adapters.logging_setup import library_logger
-from emberkeep.adapters.zookeeper.access.encrypted_connections import EncryptedHandler
+from emberkeep.adapters.zookeeper.access.encrypted_connections import handler_for
 from emberkeep.adapters.zookeeper.access.settings import SessionSettings
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic, RecordSigner, content_of
 from emberkeep.adapters.zookeeper.errors import Denied, TransactionRefused, no_answer, not_connected, translate
@@ -108,7 +108,7 @@ class ZooKeeperSession:
             timeout=settings.session_timeout,
             auth_data=[login.parts] if is_addauth else None,
             sasl_options=login.sasl_options,
-            handler=None if settings.tls is None else EncryptedHandler(settings.tls),
+            handler=handler_for(settings),
             default_acl=CREATOR_ALL_ACL if settings.creator_only else OPEN_ACL_UNSAFE,
             logger=library_logger("kazoo"),
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=_LONGEST_PAUSE),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.hosts import collect_hosts
 
-from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles
+from emberkeep.adapters.zookeeper.access.connections import PromptHandler
+from emberkeep.adapters.zookeeper.access.settings import EncryptionFiles, SessionSettings
 
 
 def encrypted_context(encryption: EncryptionFiles) -> ssl.SSLContext:
@@ -24,27 +26,28 @@ def encrypted_context(encryption: EncryptionFiles) -> ssl.SSLContext:
     return context
 
 
-class EncryptedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class EncryptedHandler(PromptHandler):
     """Connects with TLS to servers that prove their host name by a configured CA, or by one of the system."""
 
-    def __init__(self, encryption: EncryptionFiles) -> None:
-        super().__init__()
+    def __init__(self, encryption: EncryptionFiles, session_timeout: float, servers: int) -> None:
+        super().__init__(session_timeout, servers)
         self.encryption = encryption
 
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
-    ) -> ssl.SSLSocket:
-        """Connect. The files are read each time: a renewed certificate needs no restart. Raises OSError."""
+    def secured(self, connected: socket.socket, hostname: str, deadline: float) -> ssl.SSLSocket:
+        """Encrypt. The files are read each time: a renewed certificate needs no restart. Raises OSError."""
         context = encrypted_context(self.encryption)
-        connected = socket.create_connection(address, timeout)
-        try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return context.wrap_socket(connected, server_hostname=hostname or address[0])
-        except BaseException:
-            connected.close()
-            raise
+        connected.settimeout(max(0.001, deadline - time.monotonic()))  # for the whole handshake
+        return context.wrap_socket(connected, server_hostname=hostname)
 
-    def select(self, reading: Sequence[Any], *others: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
+    def ready(self, reading: Sequence[Any], *others: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         """Wait as ``select.select`` does, but return at once any socket with decrypted data that was not read."""
-        ready = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
-        return (ready, [], []) if ready else super().select(reading, *others)
+        pending = [each for each in reading if isinstance(each, ssl.SSLSocket) and each.pending()]
+        return (pending, [], []) if pending else super().ready(reading, *others)
+
+
+def handler_for(settings: SessionSettings) -> PromptHandler:
+    """Return what connects as ``settings`` say."""
+    servers = len(collect_hosts(settings.hosts)[0])
+    if settings.tls is None:
+        return PromptHandler(settings.session_timeout, servers)
+    return EncryptedHandler(settings.tls, settings.session_timeout, servers)
