@@ -198,7 +198,7 @@ class SlotManager:
         moving = self.restrictions.moving()
         demand = demand_of(self._lacking, self._places.waiting, self._quotas)
         return Supply(
-            standing=tuple(standing_of(member) for member in self._members.values()),
+            standing=tuple(standing_of(member, gangs_wait=bool(demand.gangs)) for member in self._members.values()),
             demand=replace(demand, drivers=(*demand.drivers, *(moving or ()))),
             blocked=self.restrictions.blocked,
             jobs=bool(self.jobs.by_id),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emberkeep.base.ids import TaskManagerId
@@ -16,12 +16,17 @@ from emberkeep.slots.resource_driver import TaskManagerSpec
 
 LOOKED_AT = 1000  # only this many of the oldest jobs are examined: enough to see that more is needed
 
+GANGS_LOOKED_AT = 10
+
+Gang = tuple[tuple[SlotRequirement, int], ...]
+
 
 @dataclass(frozen=True)
 class RegisteredSupply:
     """One registered task manager.
 
     ``spare``: free capacity that is withheld for two seconds after the task manager refused a slot or was unreachable.
+    ``free``: what is free for gangs, which get nothing until all that they need is free; None if none waits.
     ``blocked``: True if it gets nothing new, because of the blocklist or because it is about to stop.
     """
 
@@ -31,6 +36,7 @@ class RegisteredSupply:
     away: bool
     blocked: bool
     spare: Room | None = None
+    free: Room | None = None
 
     @property
     def usable_slots(self) -> int:
@@ -39,10 +45,15 @@ class RegisteredSupply:
 
 @dataclass(frozen=True)
 class Demand:
-    """Needs that no registered task manager can meet now. ``slots``: requirements with their missing counts."""
+    """Needs that no registered task manager can meet now.
+
+    ``slots``: requirements with their missing counts. ``gangs``: the same for each gang that waits, which needs
+    all of them at once.
+    """
 
     slots: tuple[tuple[SlotRequirement, int], ...] = ()
     drivers: tuple[DriverNeed, ...] = ()
+    gangs: tuple[Gang, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,30 +105,40 @@ class Room:
         return taken
 
 
+@dataclass(frozen=True)
+class Missing:
+    """``count``: task managers to start. ``waited_on``: registered ones with room that a gang will use with them."""
+
+    count: int
+    waited_on: frozenset[TaskManagerId] = frozenset()
+
+
 def room_of(spec: TaskManagerSpec) -> Room:
     """Return the full capacity of a new task manager."""
     return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime, spec.total.custom)
 
 
-def standing_of(member: Member) -> RegisteredSupply:
+def standing_of(member: Member, *, gangs_wait: bool = False) -> RegisteredSupply:
     """Return the supply's view of a registered task manager."""
-    spare = None
-    if member.avoided and member.stays_open:
-        spare = Room(
-            max(0, member.free_slots),
-            max(0, member.free_places),
-            max(0, member.free_cores),
-            max(0, member.free_memory),
-            member.info.runtime,
-            member.free().custom,
-        )
     return RegisteredSupply(
         id=member.info.id,
         slots=member.info.slots,
         idle=member.is_idle,
         away=member.away,
         blocked=member.is_closed or member.is_leaving,
-        spare=spare,
+        spare=_free_room(member) if member.avoided and member.stays_open else None,
+        free=_free_room(member) if gangs_wait and member.is_open else None,
+    )
+
+
+def _free_room(member: Member) -> Room:
+    return Room(
+        max(0, member.free_slots),
+        max(0, member.free_places),
+        max(0, member.free_cores),
+        max(0, member.free_memory - member.withheld_memory),
+        member.info.runtime,
+        member.free().custom,
     )
 
 
@@ -127,9 +148,16 @@ def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount], quot
     What a job may not have because of its namespace's quota is left out.
     """
     slots: list[tuple[SlotRequirement, int]] = []
+    gangs: list[Gang] = []
     drivers: list[DriverNeed] = []
     room = quotas.slot_room()
     for job in _oldest(wanting):
+        if job.gang and not job.held:
+            missing = sum(want.missing for want in job.wants)
+            if room.left(job, missing) == missing:
+                room.take(job, missing)
+                gangs.append(tuple((want.requirement, want.missing) for want in job.wants))
+            continue
         for want in job.wants:
             if count := room.left(job, want.missing):
                 room.take(job, count)
@@ -139,7 +167,7 @@ def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount], quot
         if job.need is not None and room.left(job):
             room.take(job)
             drivers.append(job.need)
-    return Demand(slots=tuple(slots), drivers=tuple(drivers))
+    return Demand(slots=tuple(slots), drivers=tuple(drivers), gangs=tuple(gangs))
 
 
 def _oldest(jobs: Iterable[JobAccount]) -> list[JobAccount]:
@@ -178,15 +206,51 @@ class _Packing:
         while missing > 0 and (new := self.new_room()) is not None:
             missing -= new.take_slots(profile, runtime, missing)
 
+    def lay_gang(self, gang: Gang, free: Sequence[Room], limit: int) -> list[Room]:
+        """Lay all slots of a gang, also into ``free`` rooms, or none of them. Return what is left of ``free`` then.
 
-def missing_task_managers(demand: Demand, coming: Sequence[Room], spec: TaskManagerSpec, most: int) -> int:
+        ``limit``: the most new rooms that there may be at last; it may be above ``most``.
+        """
+        rooms, started = [replace(room) for room in (*free, *self.rooms)], self.started
+        for requirement, count in gang:
+            profile, runtime, missing = requirement.profile, requirement.runtime, count
+            for room in rooms:
+                missing -= room.take_slots(profile, runtime, missing)
+            if not missing:
+                continue
+            each = room_of(self.spec).take_slots(profile, runtime, missing)
+            if not each or started + -(-missing // each) > limit:
+                return list(free)
+            started += -(-missing // each)
+            last = room_of(self.spec)
+            last.take_slots(profile, runtime, missing % each or each)
+            rooms.append(last)
+        self.started, self.rooms = started, rooms[len(free) :]
+        return rooms[: len(free)]
+
+
+def missing_task_managers(
+    demand: Demand,
+    coming: Sequence[Room],
+    spec: TaskManagerSpec,
+    most: int,
+    *,
+    free: Mapping[TaskManagerId, Room] | None = None,
+    limit: int = 0,
+) -> Missing:
     """Return how many task managers must be started, besides those that are ``coming``, to meet ``demand``.
 
-    The result is at most ``most``. Demand that would not fit into an empty task manager adds none.
+    The result is at most ``most``. Demand that would not fit into an empty task manager adds none, nor does a gang for
+    which ``limit`` further ones are too few. ``free``: the room that gangs find on registered task managers.
     """
     packing = _Packing([replace(room) for room in coming], spec, most)
     for need in demand.drivers:
         packing.lay_driver(need)
     for requirement, missing in demand.slots:
         packing.lay_slots(requirement, missing)
-    return packing.started
+    there = {key: room for key, room in (free or {}).items() if room.slots}
+    left = list(there.values())
+    for gang in demand.gangs[:GANGS_LOOKED_AT]:
+        left = packing.lay_gang(gang, left, limit)
+    waited_on = (key for (key, room), rest in zip(there.items(), left, strict=True) if rest.slots < room.slots)
+    return Missing(min(most, packing.started), frozenset(waited_on))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
-from emberkeep.slots.supply import RegisteredSupply, Room, Supply, missing_task_managers, room_of
+from emberkeep.slots.supply import Missing, RegisteredSupply, Room, Supply, missing_task_managers, room_of
 
 STARTS_AT_ONCE = 8  # maximum number of starts in one decision
 _FAILURES_OVER = 60.0  # seconds over which failed starts are counted
@@ -182,7 +182,7 @@ class TaskManagerSupply:
         if not queued:
             return []
         others = [each for each in started if each.id not in queued]
-        needed = self._wanted(others, supply, len(queued))
+        needed = self._missing(others, supply, len(queued)).count
         for key in queued[:needed]:
             self._idle.pop(key, None)
         surplus = queued[needed:]
@@ -208,6 +208,7 @@ class TaskManagerSupply:
         """Return task managers that have been idle for too long, while enough slots remain without them.
 
         An idle task manager on a blocked node is useless, except the last one while a job waits for the block to end.
+        One whose room a gang will use stays until the others that the gang needs are there.
         None is stopped while drivers have to move: an idle one may have been started for them.
         """
         if supply.moving:
@@ -215,10 +216,13 @@ class TaskManagerSupply:
         standing, least = {each.id: each for each in supply.standing}, self._least(supply)
         heard = {each.id for each in supply.standing if not each.away and each.id not in self._stopping}
         usable = sum(standing[key].usable_slots for key in heard)
+        waited_on = self._missing(started, supply, 0).waited_on
         stops: list[TaskManagerId] = []
         for each in started:
             idle_since = self._idle.get(each.id)
-            if idle_since is None or each.id in self._stopping or now - idle_since < self._limits.idle_timeout:
+            if idle_since is None or each.id in self._stopping or each.id in waited_on:
+                continue
+            if now - idle_since < self._limits.idle_timeout:
                 continue
             left = usable - standing[each.id].usable_slots
             of_use = standing[each.id].usable_slots > 0
@@ -236,25 +240,41 @@ class TaskManagerSupply:
             return 0
         registered = {each.id for each in supply.standing}
         unregistered = sum(each.alive and each.id not in registered for each in started) + len(unended - registered)
-        # An idle task manager on a blocked node ends as soon as another one is registered, so it does not count.
-        counted = sum(each.slots for each in supply.standing if each.id in unended or not (each.blocked and each.idle))
+        counted = _counted(supply, unended)
         total = counted + unregistered * self._spec.slots
         most = max(0, self._limits.max_slots - total) // max(1, self._spec.slots)
-        return self._wanted(started, supply, min(STARTS_AT_ONCE, most))
+        return self._missing(started, supply, min(STARTS_AT_ONCE, most)).count
 
-    def _wanted(self, started: Sequence[StartedTaskManager], supply: Supply, most: int) -> int:
-        """Return how many task managers are needed besides the registered and ``started`` ones, at most ``most``."""
+    def _missing(self, started: Sequence[StartedTaskManager], supply: Supply, most: int) -> Missing:
+        """Return what is needed besides the registered and ``started`` ones: at most ``most`` task managers."""
         registered = {each.id for each in supply.standing}
         expected = [each.id for each in started if each.alive and each.id not in registered | self._stopping.keys()]
         coming = [room_of(self._spec) for _ in expected]
         staying = [each for each in supply.standing if each.id not in self._stopping]
+        size = max(1, self._spec.slots)
         usable = sum(each.usable_slots for each in staying) + len(coming) * self._spec.slots
+        for_minimum = -(-max(0, self._least(supply) - usable) // size)
         spare: list[Room] = [each.spare for each in staying if each.spare is not None]
-        asked = missing_task_managers(supply.demand, [*spare, *coming], self._spec, most)
-        for_minimum = -(-max(0, self._least(supply) - usable) // max(1, self._spec.slots))
-        return min(most, max(asked, for_minimum))
+        asked = missing_task_managers(
+            supply.demand,
+            [*spare, *coming],
+            self._spec,
+            most,
+            free={each.id: each.free for each in staying if each.free is not None},
+            limit=max(0, self._limits.max_slots - _counted(supply)) // size - len(expected),
+        )
+        return replace(asked, count=min(most, max(asked.count, for_minimum)))
 
     def _may_start(self, now: float) -> bool:
         while self._failures and now - self._failures[0] > _FAILURES_OVER:
             self._failures.popleft()
         return now >= self._no_start_before and len(self._failures) < self._limits.max_failures
+
+
+def _counted(supply: Supply, unended: AbstractSet[TaskManagerId] = frozenset()) -> int:
+    """Return the slots of registered task managers that count for the maximum.
+
+    An idle one on a blocked node ends as soon as another one is registered, so it does not count, unless it is one of
+    ``unended``.
+    """
+    return sum(each.slots for each in supply.standing if each.id in unended or not (each.blocked and each.idle))

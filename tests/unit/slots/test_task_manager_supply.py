@@ -13,6 +13,7 @@ from emberkeep.slots.blocked import NothingBlocked
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.slots.namespace_quotas import NamespaceLimits
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
 from emberkeep.slots.supply import Demand, RegisteredSupply, Room, Supply, missing_task_managers
 from emberkeep.slots.task_manager_supply import STARTS_AT_ONCE, SupplyLimits, SupplyPlan, TaskManagerSupply
@@ -74,7 +75,7 @@ def made(**limits: float) -> TaskManagerSupply:
     ],
 )
 def test_as_many_are_missing_as_the_demand_fills(demand: Demand, wanted: int) -> None:
-    assert missing_task_managers(demand, [], SPEC, 100) == wanted
+    assert missing_task_managers(demand, [], SPEC, 100).count == wanted
 
 
 GPUS = replace(SPEC, total=ResourceProfile(cores=2, memory_mb=4000, custom=amounts({"gpu": 2})))
@@ -98,27 +99,27 @@ def with_gpus(count: int) -> ResourceProfile:
     ],
 )
 def test_gpus_are_given_once_like_memory(demand: Demand, wanted: int) -> None:
-    assert missing_task_managers(demand, [], GPUS, 100) == wanted
-    assert missing_task_managers(demand, [], SPEC, 100) == 0
+    assert missing_task_managers(demand, [], GPUS, 100).count == wanted
+    assert missing_task_managers(demand, [], SPEC, 100).count == 0
 
 
 def test_gpus_that_are_coming_count() -> None:
     spare = Room(slots=2, places=0, cores=2, memory_mb=4000, runtime=RUNTIME, custom=amounts({"gpu": 1}))
-    assert missing_task_managers(slots(1, with_gpus(1)), [spare], GPUS, 100) == 0
-    assert missing_task_managers(slots(2, with_gpus(1)), [spare], GPUS, 100) == 1
+    assert missing_task_managers(slots(1, with_gpus(1)), [spare], GPUS, 100).count == 0
+    assert missing_task_managers(slots(2, with_gpus(1)), [spare], GPUS, 100).count == 1
 
 
 def test_a_task_manager_takes_as_many_drivers_as_it_has_places() -> None:
     drivers = Demand(drivers=(DriverNeed(1000, ""),) * 3)
-    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=3), 100) == 1
-    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=2), 100) == 2
+    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=3), 100).count == 1
+    assert missing_task_managers(drivers, [], replace(SPEC, driver_places=2), 100).count == 2
 
 
 def test_what_is_coming_counts_and_is_left_as_it_was() -> None:
     spare = Room(slots=1, places=0, cores=2, memory_mb=4000, runtime=RUNTIME)
     for _ in range(2):
-        assert missing_task_managers(slots(3), [spare], SPEC, 100) == 1
-    assert missing_task_managers(slots(100), [], SPEC, 3) == 3
+        assert missing_task_managers(slots(3), [spare], SPEC, 100).count == 1
+    assert missing_task_managers(slots(100), [], SPEC, 3).count == 3
 
 
 @pytest.mark.req("BLK-9")
@@ -371,6 +372,82 @@ def test_one_that_was_started_for_a_driver_that_has_to_move_is_not_ended_before_
     for now in (0.0, 30.0, 60.0):
         assert planner.decide(alive(1, 2), replace(there, moving=True), now) == SupplyPlan()
     assert planner.decide(alive(1, 2), there, 61.0) == SupplyPlan(stops=(key(2),))
+
+
+def gang(missing: int, profile: ResourceProfile = SMALL) -> Demand:
+    return Demand(gangs=(((SlotRequirement(count=missing, profile=profile, runtime=RUNTIME), missing),),))
+
+
+def with_room(number: int, count: int = 2) -> RegisteredSupply:
+    room = Room(slots=count, places=1, cores=count, memory_mb=4000, runtime=RUNTIME)
+    return replace(standing(number, idle=count == 2), free=room)
+
+
+@pytest.mark.req("RES-4")
+def test_a_gang_finds_room_on_registered_ones_beside_those_that_are_coming() -> None:
+    planner = made()
+    assert planner.decide([], supply(demand=gang(6)), 0.0) == SupplyPlan(starts=3)
+    assert planner.decide(alive(1, 2, 3), supply(demand=gang(6)), 1.0) == SupplyPlan()
+    assert planner.decide(alive(1, 2, 3), supply(with_room(1), demand=gang(6)), 2.0) == SupplyPlan()
+    assert planner.decide(alive(1, 2, 3), supply(with_room(1), with_room(2), demand=gang(6)), 3.0) == SupplyPlan()
+    there = supply(with_room(1, 1), with_room(2, 0), demand=gang(6))
+    assert planner.decide(alive(1, 2), there, 4.0) == SupplyPlan(starts=3)
+
+
+@pytest.mark.req("RES-4")
+def test_two_gangs_do_not_count_on_the_same_room() -> None:
+    two = Demand(gangs=gang(3).gangs * 2)
+    assert made().decide(alive(1), supply(with_room(1), demand=two), 0.0) == SupplyPlan(starts=2)
+
+
+@pytest.mark.req("RES-4")
+def test_one_that_a_gang_will_use_waits_for_the_others_and_is_not_ended_meanwhile() -> None:
+    planner = made()
+    for now in (0.0, 31.0, 3600.0):
+        waits = supply(with_room(1), demand=gang(3))
+        assert planner.decide([*alive(1), *queued(3)], waits, now) == SupplyPlan()
+    assert planner.decide(alive(1), supply(with_room(1)), 3601.0) == SupplyPlan(stops=(key(1),))
+
+
+@pytest.mark.req("RES-4")
+def test_nothing_is_started_for_a_gang_that_can_never_have_all_its_slots() -> None:
+    planner = made(max_slots=6)
+    assert planner.decide([], supply(demand=gang(7)), 0.0) == SupplyPlan()
+    assert planner.decide([], supply(demand=gang(6)), 0.0) == SupplyPlan(starts=3)
+    assert planner.decide([], supply(demand=gang(1, ResourceProfile(cores=3, memory_mb=1))), 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), supply(with_room(1), demand=gang(7)), 1.0) == SupplyPlan()
+    assert planner.decide(alive(1), supply(with_room(1), demand=gang(7)), 31.0) == SupplyPlan(stops=(key(1),))
+
+
+@pytest.mark.req("RES-4")
+def test_a_large_gang_is_given_its_task_managers_in_several_decisions() -> None:
+    assert made().decide([], supply(demand=gang(40)), 0.0) == SupplyPlan(starts=STARTS_AT_ONCE)
+    first = alive(*range(STARTS_AT_ONCE))
+    assert made().decide(first, supply(demand=gang(40)), 0.0) == SupplyPlan(starts=STARTS_AT_ONCE)
+    assert made().decide(queued(*range(20)), supply(demand=gang(40)), 0.0) == SupplyPlan()
+
+
+@pytest.mark.req("RES-4")
+def test_a_gang_that_its_namespaces_quota_holds_back_needs_no_task_manager() -> None:
+    rig = Rig(NamespaceLimits(slots=3))
+    rig.add("tm-1")
+    rig.job(4, namespace="a", gang=True)
+    rig.match()
+    found = rig.slots.supply()
+    assert found.demand == Demand()
+    assert found.standing[0].free is None
+
+
+@pytest.mark.req("RES-4")
+def test_while_a_gang_waits_the_room_of_open_task_managers_is_known() -> None:
+    rig = Rig()
+    registered = rig.add("tm-1")
+    rig.job(5, gang=True)
+    rig.match()
+    found = rig.slots.supply()
+    assert not found.demand.slots
+    assert [missing for wants in found.demand.gangs for _, missing in wants] == [5]
+    assert found.standing[0].free == Room(4, 2, 4, 8192, registered.runtime)
 
 
 # --- histories --------------------------------------------------------------------------------------------------------
