@@ -143,7 +143,7 @@ class Autoscaler:
     def _shrunk(self, now_ms: int) -> Resized | None:
         """Remove executors if none of the batches within the pause has needed them."""
         settings, running = self.settings, self._running
-        if not self._queries or self._pauses(now_ms, settings.down_pause_ms) or running < self.count:
+        if not self._queries or self._pauses(now_ms, settings.down_pause_ms):
             return None
         since = now_ms - settings.down_pause_ms
         worst, busiest = 0.0, ""

@@ -65,6 +65,15 @@ def test_a_full_cluster_does_not_make_the_autoscaler_run_away() -> None:
     assert max(counts(stream)) <= 4, "twice of what it has, until it has that"
 
 
+def test_a_stream_that_did_not_get_all_that_it_wanted_gives_back_what_it_does_not_need() -> None:
+    """A full cluster or a quota kept it below its number; later, that number must not be its for ever."""
+    stream = SimulatedStream(lambda ms: 8000.0 if ms < HOUR else 10.0, available=4, most_rows=40_000)
+    stream.run(HOUR)
+    assert stream.scaler.count > stream.running == 4
+    stream.run(24 * HOUR)
+    assert stream.scaler.count == stream.running == 1
+
+
 def test_a_query_whose_trigger_has_no_interval_is_judged_by_the_configured_time() -> None:
     stream = SimulatedStream(lambda _: 900.0, interval_ms=0, fixed_ms=200)
     stream.run(2 * HOUR)
