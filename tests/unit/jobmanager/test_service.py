@@ -370,6 +370,25 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    @pytest.mark.parametrize("limit", ["security.quota.jobs-per-namespace", "jobmanager.max-jobs"])
+    def test_a_repetition_under_another_id_gets_its_job_although_there_is_no_room_for_a_further_one(
+        self, limit: str
+    ) -> None:
+        """A client without files leaves the choice of the id to the JobManager, and knows the key alone."""
+
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore(), {limit: "1"})
+            async with cluster.leading() as service:
+                first = of_namespace(graph(1), "a")
+                await service.gateway.submit(first)
+                repeated = msgspec.structs.replace(first, job_id=graph(2).job_id)
+                answer = await service.gateway.submit(repeated)
+                assert (answer.job_id, answer.created) == (first.job_id, False)
+                with pytest.raises((OverQuota, RetryLater)):
+                    await service.gateway.submit(of_namespace(graph(2), "a"))
+
+        in_virtual_time(scenario)
+
 
 def of_namespace(graph: JobGraph, namespace: str) -> JobGraph:
     return msgspec.structs.replace(graph, namespace=namespace)

@@ -125,6 +125,20 @@ class Submissions(ActorPart):
             known: asyncio.Future[Submission] = self._answers.new()
             known.set_result(before)
             return known
+        try:
+            self._check_new(graph, is_kept=is_kept)
+        except EmberkeepError:
+            if any(each.idempotency_key == graph.idempotency_key for each in self._creating.values()):
+                raise _being_submitted() from None
+            if not self._table.has_key(graph.idempotency_key):
+                raise  # else it repeats a submission that was accepted, under an id that its sender may never have got
+        answer: asyncio.Future[Submission] = self._answers.new()
+        self._creating[graph.job_id] = graph
+        self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
+        return answer
+
+    def _check_new(self, graph: JobGraph, *, is_kept: bool) -> None:
+        """Raise the reason if a job that was not submitted before cannot be accepted now."""
         if not is_kept:
             refuse_reserved(graph, self._upgrades.ongoing(), self._table)
             self._check_room()
@@ -135,10 +149,6 @@ class Submissions(ActorPart):
                 f"the savepoint {graph.savepoint} is being deleted, because its job has newer ones",
                 hint="start from a newer one: `emberkeep savepoint list` shows them",
             )
-        answer: asyncio.Future[Submission] = self._answers.new()
-        self._creating[graph.job_id] = graph
-        self._owner.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
-        return answer
 
     def _check_disposals(self, path: str) -> None:
         """Raise RetryLater if somebody deletes the savepoint at ``path``, or tries to. "" is no savepoint."""
@@ -180,7 +190,7 @@ class Submissions(ActorPart):
         if key != graph.idempotency_key:
             raise _taken(graph.job_id)
         if creating is not None:
-            raise RetryLater(f"job {graph.job_id} is being submitted", hint="try again in a second")
+            raise _being_submitted()
         self._check_namespace(graph, graph.job_id)
         return Submission(job_id=graph.job_id, created=False)
 
@@ -242,3 +252,7 @@ class Submissions(ActorPart):
 
 def _taken(job_id: JobId) -> Conflict:
     return Conflict(f"job id {job_id} is taken by another submission", hint="submit with a new job id")
+
+
+def _being_submitted() -> RetryLater:
+    return RetryLater("a job with this idempotency key is being submitted", hint="try again in a second")
