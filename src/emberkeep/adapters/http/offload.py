@@ -23,6 +23,7 @@ from emberkeep.protocol.encoding.offload import (
     check_size,
     decode_offloaded,
     encode_offloaded,
+    encoded,
     join,
     owner_or_none,
     split,
@@ -73,9 +74,10 @@ class Offload:
         message's size takes at PACE. The BLOBs belong to the message's job. If that job has ended, a message on
         behalf of one of its attempts raises Conflict; the BLOBs of any other message belong to no job.
 
-        Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt has ended), Fatal.
+        Raises RetryLater (no BLOB server), InvalidInput (too large, or not encodable), Conflict (the attempt has
+        ended), Fatal.
         """
-        body = msgspec.msgpack.encode(message)
+        body = encoded(message)
         if len(body) <= self._minimum:
             return Packed(body)
         check_size(type(message).__name__, len(body))

@@ -131,6 +131,14 @@ def split(message: Message, minimum: int) -> Split:
     return Split(parts={**parts, REST: inline}, inline=b"")
 
 
+def encoded(message: Message) -> bytes:
+    """Return a message as MessagePack. Raises InvalidInput if it has a number that needs more than 64 bits."""
+    try:
+        return msgspec.msgpack.encode(message)
+    except OverflowError:
+        raise InvalidInput(f"{type(message).__name__} has a number of more than 64 bits") from None
+
+
 def check_size(kind: str, size: int) -> None:
     """Raise InvalidInput if a message of ``size`` bytes, its parts included, is larger than RPC_MESSAGE_BYTES."""
     if size > RPC_MESSAGE_BYTES:

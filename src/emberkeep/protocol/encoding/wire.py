@@ -24,7 +24,7 @@ from emberkeep.base.errors import (
     RetryLater,
     UnknownOutcome,
 )
-from emberkeep.protocol.encoding.offload import check_size
+from emberkeep.protocol.encoding.offload import check_size, encoded
 from emberkeep.protocol.limits import ERROR_TEXT_CHARACTERS
 from emberkeep.protocol.messages import REQUESTS, Message
 from emberkeep.protocol.transport import ReplyT
@@ -55,8 +55,8 @@ def check_address(address: str) -> None:
 
 
 def encode_message(message: Message) -> bytes:
-    """Encode a message. Raises InvalidInput if it is larger than RPC_MESSAGE_BYTES."""
-    data = msgspec.msgpack.encode(message)
+    """Encode a message. Raises InvalidInput if it is larger than RPC_MESSAGE_BYTES, and what ``encoded`` raises."""
+    data = encoded(message)
     check_size(type(message).__name__, len(data))
     return data
 

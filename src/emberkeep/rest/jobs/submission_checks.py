@@ -97,7 +97,7 @@ def _check_artefacts(artefacts: list[Artefact]) -> None:
                 raise InvalidInput("only files and archives can have a #name", field=f"{field}.fragment")
         if not _SHA256.fullmatch(artefact.sha256):
             raise InvalidInput(f"{artefact.sha256[:80]!r} is not a SHA-256 (64 hex digits)", field=f"{field}.sha256")
-        if artefact.size < 0:
+        if not 0 <= artefact.size < 2**63:
             raise InvalidInput(f"{artefact.size} is not a size", field=f"{field}.size")
         seen_as = artefact.fragment or artefact.name
         if by_name.setdefault(seen_as, artefact.sha256) != artefact.sha256:
@@ -143,6 +143,15 @@ def _check_resources(submission: JobSubmission) -> None:
         value = getattr(resources, name)
         if not minimum <= value < 2**31:
             raise InvalidInput(f"{value} is less than {minimum} or too large", field=f"resources.{name}")
+    for field, amounts in (
+        ("executor_resources", resources.executor_resources),
+        ("driver_resources", resources.driver_resources),
+    ):
+        for name, amount in amounts.items():
+            if not _KEY.fullmatch(name):
+                raise InvalidInput(f"{name[:80]!r} is not a resource's name", field=f"resources.{field}")
+            if not 1 <= amount < 2**31:
+                raise InvalidInput(f"{amount} is less than 1 or too large", field=f"resources.{field}.{name}")
 
 
 def _check_settings(settings: Mapping[str, str], field: str) -> None:

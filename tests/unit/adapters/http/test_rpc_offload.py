@@ -265,3 +265,14 @@ async def test_a_process_that_off_loads_nothing_says_what_it_cannot_send(serve: 
     with pytest.raises(InvalidInput, match="without off-loading"):
         await client.call(await serve(replying(Ack())), huge, Ack, timeout=GENEROUS)
     await client.close()
+
+
+async def test_a_number_that_no_message_can_hold_is_refused_before_it_is_sent(blobs: MemoryMessageBlobs) -> None:
+    """A job graph is stored as JSON, which holds any number. Sending it must not end the sender."""
+    for mine in (None, offload(blobs)):
+        client = HttpRpcClient(TOKEN, mine)
+        with pytest.raises(InvalidInput, match="ReleaseSlot has a number of more than 64 bits"):
+            await client.call(
+                "127.0.0.1:1", ReleaseSlot(job_id=JOB, attempt=2**70, allocation_id=AllocationId("x")), Ack, timeout=5
+            )
+        await client.close()
