@@ -19,6 +19,7 @@ from emberkeep.identities.tokens import digest, is_current, issue, recognise, re
 _SECRET_BYTES = 32
 _ID_LENGTH = 10  # hex digits
 _PAUSE = 1.0  # seconds between two attempts to read the record
+_REPAIR_PAUSE = 30.0  # seconds after which a record that cannot be used is read again: somebody may have repaired it
 
 _log = structlog.get_logger(__name__)
 
@@ -56,8 +57,15 @@ class TokenRegistry:
                 await asyncio.sleep(_PAUSE)
                 continue
             except Fatal as error:
-                self._problem = f"the named tokens cannot be read: {error}"
-                _log.error("holders of named tokens are refused", reason=str(error))
+                problem = f"the named tokens cannot be read: {error}"
+                if problem != self._problem:
+                    _log.error("holders of named tokens are refused", reason=str(error))
+                self._problem = problem
+                await asyncio.sleep(_REPAIR_PAUSE)
+                continue
+            if self._problem:
+                _log.info("the named tokens can be read again")
+            self._problem = ""
             self._unread.clear()
 
     def identify(self, credential: str) -> Identity | str:

@@ -14,10 +14,11 @@ import pytest
 from emberkeep.adapters.http.sessions import WebSessions
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.errors import Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.identity import Identity, Role
 from emberkeep.base.system import System
 from emberkeep.identities.model import NamedTokens
+from emberkeep.jobmanager import named_tokens
 from emberkeep.jobmanager.named_tokens import TokenRegistry
 from tests.support.seeded_ids import SeededIds
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
@@ -223,4 +224,15 @@ async def test_an_unknown_outcome_is_settled_by_reading(cluster: Cluster) -> Non
     assert registry.is_current(Identity("ana", Role.VIEWER))
     assert await registry.revoke(made.id)
     assert not registry.is_current(Identity("ana", Role.VIEWER))
+    running.cancel()
+
+
+async def test_a_record_that_could_not_be_read_is_read_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_tokens, "_REPAIR_PAUSE", 0.2)
+    registry = TokenRegistry(Faulty(Fatal("disk I/O error")), cluster.system)
+    running = asyncio.create_task(registry.run())
+    await eventually(lambda: has_read(registry))
+    assert registry.identify("ek.") == "the named tokens cannot be read: disk I/O error"
+    await eventually(lambda: registry.identify("ek.") == "")
+    assert registry.all() == ()
     running.cancel()
