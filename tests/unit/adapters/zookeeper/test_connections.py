@@ -38,6 +38,13 @@ def off() -> Iterator[tuple[str, int]]:
         yield listener.getsockname()
 
 
+@pytest.fixture
+def frozen() -> Iterator[tuple[str, int]]:
+    """The address of a server whose process stands still: the kernel takes connections, and nobody reads them."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()
+
+
 def handlers(directory: Path) -> list[PromptHandler]:
     cluster_tls(directory)
     encrypted = EncryptedHandler(EncryptionFiles(files_in(directory).ca, None, None), TIMEOUT, 3)
@@ -56,10 +63,19 @@ def test_an_attempt_to_connect_takes_a_share_of_the_session_timeout(tmp_path: Pa
         assert 1.0 < seconds_until_given_up(handler, off) < TIMEOUT / 3
 
 
-def test_an_attempt_includes_the_handshake(tmp_path: Path) -> None:
+def test_an_attempt_includes_the_handshake(tmp_path: Path, frozen: tuple[str, int]) -> None:
     _, encrypted = handlers(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as frozen:
-        assert 1.0 < seconds_until_given_up(encrypted, frozen.getsockname()) < TIMEOUT / 3
+    assert 1.0 < seconds_until_given_up(encrypted, frozen) < TIMEOUT / 3
+
+
+def test_an_attempt_includes_the_first_reply(frozen: tuple[str, int]) -> None:
+    handler = PromptHandler(TIMEOUT, 3)
+    begun = time.monotonic()
+    with handler.create_connection(frozen) as made:
+        handler.select([], [made], [], TIMEOUT)
+        with pytest.raises(TimeoutError, match="the server does not reply"):
+            handler.select([made], [], [], TIMEOUT)
+    assert 1.0 < time.monotonic() - begun < TIMEOUT / 3
 
 
 @pytest.mark.parametrize(
@@ -83,8 +99,11 @@ def test_attempts_to_connect_to_slow_servers_may_take_longer(
             with pytest.raises(TimeoutError):
                 handler.create_connection(off)
         assert handler.patience == timeout
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        handler.create_connection(server.getsockname()).close()
+    with socket.create_server(("127.0.0.1", 0)) as server, handler.create_connection(server.getsockname()) as made:
+        assert handler.patience == timeout, "nobody has replied yet"
+        with server.accept()[0] as accepted:
+            accepted.sendall(b"reply")
+            assert handler.select([made], [], [], 60.0)[0] == [made]
     assert handler.patience == pytest.approx(first)
 
 
@@ -152,13 +171,14 @@ async def session_with(
         listening.close()
 
 
+@pytest.mark.parametrize("bad", ["off", "frozen"])
 @pytest.mark.anyio
-async def test_a_session_outlives_a_connection_although_a_machine_is_off(
-    off: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+async def test_a_session_outlives_a_connection_although_another_server_is_silent(
+    bad: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(random, "shuffle", lambda _: None)
     server = Server()
-    async with session_with(server, off) as (session, states):
+    async with session_with(server, request.getfixturevalue(bad)) as (session, states):
         begun = session.id
         server.drop_connections()
         await eventually(lambda: len(states) == 3)

@@ -27,9 +27,9 @@ _Ready = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
 class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Connects in clear. ``session_timeout``: seconds; ``servers``: how many there are.
 
-    The attempts to connect to all servers fit into the part of the session timeout that a silence leaves. After each
-    round in which no server took a connection in time, an attempt may take twice as long: servers or a network may be
-    slow.
+    The attempts to connect to all servers fit into the part of the session timeout that a silence leaves. An attempt
+    ends with the server's first reply. After each round in which no server has replied in time, an attempt may take
+    twice as long: servers or a network may be slow.
     """
 
     def __init__(self, session_timeout: float, servers: int) -> None:
@@ -37,6 +37,7 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
         self._session_timeout = session_timeout
         self._servers = max(servers, _FEWEST_SERVERS)
         self._late = 0  # attempts in a row that took too long
+        self._first_due: float | None = None  # when a new connection must have got its first reply
         self._unanswered_since: float | None = None
 
     @property
@@ -47,39 +48,57 @@ class PromptHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo 
 
     def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: Any) -> socket.socket:
         """Connect within ``patience``. Raises OSError."""
-        self._unanswered_since = None
-        deadline = time.monotonic() + self.patience
+        due = time.monotonic() + self.patience
         try:
             connected = socket.create_connection(address, self.patience)
             try:
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                connected = self.secured(connected, hostname or address[0], deadline)
+                connected = self.secured(connected, hostname or address[0], due)
             except BaseException:
                 connected.close()
                 raise
         except TimeoutError:
             self._late += 1
             raise
-        self._late = 0
+        self._first_due, self._unanswered_since = due, None
         return connected
 
-    def secured(self, connected: socket.socket, hostname: str, deadline: float) -> socket.socket:
-        """Return the connection to use, made by ``deadline`` of the monotonic clock. Raises OSError."""
-        del hostname, deadline
+    def secured(self, connected: socket.socket, hostname: str, due: float) -> socket.socket:
+        """Return the connection to use, made by ``due`` of the monotonic clock. Raises OSError."""
+        del hostname, due
         return connected
 
-    def select(self, reading: Sequence[Any], writing: Sequence[Any], *others: Any) -> _Ready:
+    def select(
+        self,
+        reading: Sequence[Any],
+        writing: Sequence[Any],
+        errors: Sequence[Any],
+        timeout: float | None = None,
+    ) -> _Ready:
         """Wait as ``select.select`` does. Raises TimeoutError if the server has left a request unanswered too long."""
-        ready = self.ready(reading, writing, *others)
-        now = time.monotonic()
+        due = self._reply_due()
+        if due is not None:
+            left = max(0.0, due - time.monotonic())
+            timeout = left if timeout is None else min(timeout, left)
+        ready = self.ready(reading, writing, errors, timeout)
         if writing:
-            if self._unanswered_since is None:
-                self._unanswered_since = now
+            self._unanswered_since = self._unanswered_since or time.monotonic()
         elif reading and reading[0] in ready[0]:  # kazoo puts the connection before the pipe that announces requests
+            if self._first_due is not None:
+                self._first_due, self._late = None, 0
             self._unanswered_since = None
-        elif self._unanswered_since is not None and now - self._unanswered_since > _SILENCE * self._session_timeout:
-            raise TimeoutError(errno.ETIMEDOUT, f"no reply for {now - self._unanswered_since:.1f} s")
+        elif due is not None and time.monotonic() >= due:
+            self._late += self._first_due is not None
+            raise TimeoutError(errno.ETIMEDOUT, "the server does not reply")
         return ready
+
+    def _reply_due(self) -> float | None:
+        """Return when the server must have replied; None if no reply is awaited."""
+        if self._first_due is not None:
+            return self._first_due
+        if self._unanswered_since is None:
+            return None
+        return self._unanswered_since + _SILENCE * self._session_timeout
 
     def ready(self, *sockets: Any) -> _Ready:
         """Wait as ``select.select`` does."""

@@ -33,10 +33,10 @@ class EncryptedHandler(PromptHandler):
         super().__init__(session_timeout, servers)
         self.encryption = encryption
 
-    def secured(self, connected: socket.socket, hostname: str, deadline: float) -> ssl.SSLSocket:
+    def secured(self, connected: socket.socket, hostname: str, due: float) -> ssl.SSLSocket:
         """Encrypt. The files are read each time: a renewed certificate needs no restart. Raises OSError."""
         context = encrypted_context(self.encryption)
-        connected.settimeout(max(0.001, deadline - time.monotonic()))  # for the whole handshake
+        connected.settimeout(max(0.001, due - time.monotonic()))  # for the whole handshake
         return context.wrap_socket(connected, server_hostname=hostname)
 
     def ready(self, reading: Sequence[Any], *others: Any) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
