@@ -218,8 +218,12 @@ class RestClient:
 
     async def stop_task_manager(self, task_manager: str, *, drain: float = 0.0) -> None:
         """Stop a task manager permanently. The work on it has ``drain`` seconds to end by itself. Raises Absent."""
-        path = f"/taskmanagers/{quote(task_manager, safe='')}/stop"
-        await self._http.call(Request("POST", path, {"drain": f"{drain:g}"}))
+        path, tries = f"/taskmanagers/{quote(task_manager, safe='')}/stop", Tries()
+        try:
+            await self._http.call(Request("POST", path, {"drain": f"{drain:g}"}), tries)
+        except Absent:
+            if not tries.in_doubt:  # else an earlier try, whose reply was lost, stopped it
+                raise
 
     async def _get(self, path: str, kind: type[T]) -> T:
         return decode(await self._http.call(Request("GET", path)), kind)

@@ -311,6 +311,7 @@ class FakeJobManager:
             ("POST", "/blobs/gc", self._collect),
             ("GET", "/taskmanagers", self._task_managers),
             ("GET", "/taskmanagers/{id}", self._task_manager),
+            ("POST", "/taskmanagers/{id}/stop", self._stop_task_manager),
             ("GET", "/taskmanagers/{id}/logs", self._own_logs),
             ("GET", "/taskmanagers/{id}/logs/{log}", self._read_own_log),
             ("GET", "/blocklist", self._listed),
@@ -643,6 +644,12 @@ class FakeJobManager:
             if task_manager.id == request.match_info["id"]:
                 return reply(task_manager)
         raise Absent(f"no task manager {request.match_info['id']} is registered")
+
+    async def _stop_task_manager(self, request: web.Request) -> web.Response:
+        """End it at once."""
+        await self._task_manager(request)
+        self.task_managers = [each for each in self.task_managers if each.id != request.match_info["id"]]
+        return reply(rest.Empty(), 202)
 
     async def _listed(self, _request: web.Request) -> web.Response:
         found: dict[PlaceKind, dict[Any, rest_blocklist.BlockedNodeInfo]] = {kind: {} for kind in PlaceKind}

@@ -16,7 +16,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources
 from emberkeep.protocol.rest_blocklist import BlockRequest
 from emberkeep.protocol.rest_submission import JobSubmission
-from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info
+from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 
 JOB = JobId("a" * 32)
 
@@ -214,6 +214,19 @@ async def test_only_what_may_have_been_done_is_looked_for_in_the_list(fake: Fake
         fake.failures = [503]
         with pytest.raises(Absent):
             await client.unblock("n2")
+
+
+@pytest.mark.parametrize("status", [504, 502, 0])
+async def test_a_task_manager_that_has_ended_before_its_stop_was_answered_is_stopped(
+    fake: FakeJobManager, status: int
+) -> None:
+    async with RestClient(fake.endpoint) as client:
+        fake.task_managers = [task_manager_info("tm-1")]
+        fake.unanswered = [status]
+        await client.stop_task_manager("tm-1")
+        assert fake.task_managers == []
+        with pytest.raises(Absent):
+            await client.stop_task_manager("tm-1")
 
 
 @pytest.mark.parametrize("status", [504, 502, 0])
