@@ -73,6 +73,9 @@ class ProgressLog:
         self._queries: dict[str, deque[ProgressRecord]] = {}  # the one with the oldest newest record first
         self._others: dict[str, ReportKey] = {}  # newest report of each run that has lost its place; oldest first
         self._newest_ms = 0
+        self._now_ms: int | None = None  # by the clock, at the last ``add``
+        self._passed_ms = 0  # since the first ``add``; a clock that is set back takes nothing away
+        self._heard_ms: dict[str, int] = {}  # how much of it when each query's newest record came
 
     def continue_from(self, earlier: Iterable[QueryHistory]) -> None:
         """Put the records of earlier attempts before those that this log has."""
@@ -87,6 +90,8 @@ class ProgressLog:
 
     def add(self, reports: Iterable[ProgressRecord], now_ms: int) -> bool:
         """Add the reports that are new. Return False if none is."""
+        self._passed_ms += 0 if self._now_ms is None else max(0, now_ms - self._now_ms)
+        self._now_ms = now_ms
         changed = False
         for report in new_records(reports, self.reported()):
             changed |= self._take(report, now_ms)
@@ -94,17 +99,18 @@ class ProgressLog:
 
     def _take(self, report: ProgressRecord, now_ms: int) -> bool:
         """Add a new report, unless its query has no place."""
-        if self._others.pop(report.run_id, None) is not None and not self._has_place(report, now_ms):
+        if self._others.pop(report.run_id, None) is not None and not self._has_place(report):
             self._note_other(report)
             return False
+        self._heard_ms[report.query_id] = self._passed_ms
         self._append(msgspec.structs.replace(report, recorded_ms=max(now_ms, self._newest_ms + 1)))
         return True
 
-    def _has_place(self, report: ProgressRecord, now_ms: int) -> bool:
+    def _has_place(self, report: ProgressRecord) -> bool:
         if report.query_id in self._queries or len(self._queries) < QUERIES_KEPT:
             return True
-        silent = next(iter(self._queries.values()))[-1]
-        return now_ms - silent.recorded_ms > SILENT_MS
+        silent = next(iter(self._queries))
+        return self._passed_ms - self._heard_ms.get(silent, 0) > SILENT_MS
 
     def _note_other(self, newest: ProgressRecord) -> None:
         remember(self._others, newest.run_id, newest.key, _OTHERS_KEPT)
@@ -146,6 +152,7 @@ class ProgressLog:
         self._newest_ms = record.recorded_ms
         while len(self._queries) > QUERIES_KEPT:
             silent = self._queries.pop(next(iter(self._queries)))
+            self._heard_ms.pop(silent[-1].query_id, None)
             self._note_other(silent[-1])
 
 

@@ -109,6 +109,19 @@ def test_more_queries_than_are_kept_do_not_take_the_places_of_each_other() -> No
     assert log.add([msgspec.structs.replace(later, triggered_ms=later.triggered_ms + 1)], 10_000 + SILENT_MS)
 
 
+@pytest.mark.parametrize("set_back_ms", [0, 86_400_000])
+def test_a_silent_query_loses_its_place_although_the_clock_was_set_back(set_back_ms: int) -> None:
+    log, now_ms = ProgressLog(), 100_000_000
+    names = [f"q-{number}" for number in range(QUERIES_KEPT + 1)]
+    log.add([record(0, query_id=name, run_id=name) for name in names], now_ms)
+    now_ms -= set_back_ms
+    assert not log.add([record(1, query_id="q-0", run_id="q-0")], now_ms), "the others have just reported"
+    others = [record(1, query_id=name, run_id=name) for name in names[2:]]
+    assert log.add(others, now_ms + SILENT_MS)
+    assert log.add([record(2, query_id="q-0", run_id="q-0")], now_ms + SILENT_MS + 1), "q-1 is silent"
+    assert "q-1" not in {query.query_id for query in log.page(ALL).queries}
+
+
 def test_only_the_newest_record_has_offsets_and_what_the_sources_report() -> None:
     log = ProgressLog()
     log.add([measured(1), measured(2)], 1000)
