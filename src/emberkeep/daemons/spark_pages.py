@@ -17,6 +17,7 @@ from emberkeep.protocol.messages import SparkUiRead
 
 _PATH = re.compile(r"/(?:[!-.0-~][!-~]*)?")  # as browsers send it, and not "//host"
 _BASE = re.compile(r"(?:/[A-Za-z0-9_-]{1,128})?")
+_TLS_HINT = "see that the job does not set spark.ssl.ui.needClientAuth=true"  # we have no certificate to show
 _BASE_HEADER = "X-Forwarded-Context"  # what Spark puts before its own paths in links and redirects
 
 
@@ -52,7 +53,7 @@ class SparkPage:
     async def read(self, most: int) -> bytes:
         """Return the next ``most`` bytes of the body, fewer only at its end. Raises RetryLater."""
         while len(self._received) <= most and not self._has_ended:
-            with _asking():
+            with _asking(self._address):
                 received = await self._reply.content.readany()
             self._received += received
             self._has_ended = not received
@@ -84,8 +85,10 @@ async def open_spark_page(address: str, path: str, *, token: str, base: str) -> 
     headers = {"Authorization": f"Bearer {token}", **({_BASE_HEADER: base} if base else {})}
     session = aiohttp.ClientSession(auto_decompress=True, timeout=aiohttp.ClientTimeout(total=None))
     try:
-        with _asking():
-            reply = await session.get(URL(f"{address}{path}", encoded=True), headers=headers, allow_redirects=False)
+        with _asking(address):
+            url = URL(f"{address}{path}", encoded=True)
+            # With the user's ``spark.ssl.ui``, the page has any certificate. Spark itself has named its own address.
+            reply = await session.get(url, headers=headers, allow_redirects=False, ssl=False)
     except BaseException as error:
         await session.close()
         if isinstance(error, ValueError):
@@ -107,11 +110,12 @@ async def read_spark_page(address: str, path: str, *, token: str, base: str) -> 
 
 
 @contextmanager
-def _asking() -> Iterator[None]:
+def _asking(address: str) -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:
-        raise RetryLater(f"the Spark UI does not answer: {error}") from error
+        hint = _TLS_HINT if address.startswith("https:") else None
+        raise RetryLater(f"the Spark UI does not answer: {error}", hint=hint) from error
 
 
 def _own_path(location: str, address: str) -> str:

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import hmac
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, OverQuota, RetryLater
+from emberkeep.base.tls.seeded_certificate import seeded_certificate
 from emberkeep.client.spark_ui_server import SparkUiServer
 from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.driver import spark_ui as driver_spark_ui
@@ -77,16 +79,18 @@ class Other:
 
 
 @contextlib.asynccontextmanager
-async def spark(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[SparkUiPages]:
+async def spark(
+    answer: Callable[[web.Request], Awaitable[web.StreamResponse]], tls: ssl.SSLContext | None = None
+) -> AsyncIterator[SparkUiPages]:
     """Serve pages in place of Spark, and read them as the driver does."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(application)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
 
     async def address() -> str:
-        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+        return f"http{'' if tls is None else 's'}://127.0.0.1:{runner.addresses[0][1]}"
 
     try:
         pages = SparkUiPages(Other(), address, "the token")
@@ -126,6 +130,36 @@ async def test_a_page_is_read_with_the_token_and_its_own_query() -> None:
         assert page.body == b"/SQL/execution/?id=1&a=%2Fb"
         assert page.content_type.startswith("text/html")
         assert isinstance(await pages.serve(Ack()), Ack)
+
+
+def users_tls(directory: Path) -> ssl.SSLContext:
+    """Return TLS with a certificate that nobody has signed, as a user may give Spark (``spark.ssl.ui``)."""
+    certificate = directory / "certificate.pem"
+    certificate.write_bytes(seeded_certificate(bytes(32)).pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def test_a_ui_with_tls_of_the_user_is_read(tmp_path: Path) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.scheme} {request.headers['Authorization']}")
+
+    async with spark(answer, users_tls(tmp_path)) as pages:
+        page = await pages.serve(asked("/jobs/"))
+        assert isinstance(page, SparkUiRead)
+        assert page.body == b"https Bearer the token"
+
+
+async def test_a_ui_that_asks_for_a_certificate_says_what_helps(tmp_path: Path) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    tls = users_tls(tmp_path)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    async with spark(answer, tls) as pages:
+        with pytest.raises(RetryLater, match=r"does not answer: .*spark\.ssl\.ui\.needClientAuth"):
+            await pages.serve(asked("/jobs/"))
 
 
 @pytest.mark.parametrize(
