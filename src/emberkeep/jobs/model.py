@@ -115,7 +115,7 @@ class FailureKind(enum.Enum):
     """The reason why an attempt did not succeed. It decides whether the restart strategy is asked."""
 
     LOST = "lost"  # driver process killed, JVM died, node gone
-    SCRIPT = "script"  # the script raised, or exited with a code other than 0
+    SCRIPT = "script"  # the script raised or exited with a code other than 0, or the job's settings cannot be used
     SETUP = "setup"  # the driver could not be started (artefacts, interpreter, Java, disk)
     RESOURCES = "resources"  # no slots in time, or executors that kept failing
     MOVED = "moved"  # no failure: the driver left its node between two micro-batches and restarts elsewhere at once

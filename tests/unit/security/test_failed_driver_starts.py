@@ -15,8 +15,9 @@ from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import link
 from emberkeep.daemons.driver.link import JobMasterThread, SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
-from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.model import AttemptOutcome, EntryPoint, EntryPointKind, FailureKind
 from tests.unit.formats.golden_samples import DRIVER_SPEC
+from tests.unit.spark.jvm.test_configuration import SETTINGS
 
 pytestmark = [pytest.mark.req("SEC-4"), pytest.mark.req("SAFE-22")]
 
@@ -53,6 +54,34 @@ def test_any_error_before_the_script_is_a_lasting_failure_to_start(
     assert (outcome.kind, outcome.lasting) == (FailureKind.SETUP, True)
     assert outcome.message == f"the driver cannot start: {type(error).__name__}: planted"
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_settings_that_cannot_be_used_fail_the_job_and_not_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Idle(Broken):
+        def start(self) -> None:
+            """The JobManager has accepted the attempt."""
+
+    monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: Idle(LookupError()))
+    monkeypatch.setattr(daemon, "raise_on_sigterm", lambda _: None)
+    monkeypatch.setattr(daemon, "raise_no_more", lambda: None)
+    monkeypatch.setattr(daemon, "find_java", lambda _: SETTINGS.java)
+    monkeypatch.setattr(daemon, "find_class_archive", lambda *_: None)
+    (tmp_path / "jars").mkdir()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    module = EntryPoint(kind=EntryPointKind.MODULE, name="app")
+    graph = msgspec.structs.replace(DRIVER_SPEC.graph, entry_point=module)
+    spec = msgspec.structs.replace(
+        DRIVER_SPEC, graph=graph, directory=str(tmp_path), logs=str(tmp_path), files=(), options={}, checkpoint_root=""
+    )
+    lineage = Configuration().with_texts({"execution.openlineage": "true"}, "job")
+    assert daemon._Driver(spec, lineage).run() == 1
+    outcome = read_outcome(tmp_path / OUTCOME_FILE)
+    assert outcome is not None
+    assert (outcome.kind, outcome.lasting) == (FailureKind.SCRIPT, False), "another start meets the same settings"
+    assert outcome.message.startswith("execution.openlineage is on, but the job has no openlineage-spark jar")
+    assert outcome.message in capsys.readouterr().err
 
 
 SIGNALLED = """

@@ -51,6 +51,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
+from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.java import find_java
@@ -119,8 +120,7 @@ class _Driver:
         except EmberkeepError as error:
             raise_no_more()
             say(f"emberkeep: {error}")
-            lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
-            return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
+            return self._end(_not_started(error))
         except Cancelled:
             raise_no_more()
             return self._end(self._failure or _ENDED_BEFORE)
@@ -319,6 +319,18 @@ class _Driver:
         if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
             return FailureKind.LOST
         return FailureKind.SCRIPT
+
+
+def _not_started(error: EmberkeepError) -> AttemptOutcome:
+    """Return the outcome of an attempt whose script cannot begin.
+
+    The job's settings are as much its own as its script, which would meet the same error with its first SparkContext.
+    No other start helps, so none is tried.
+    """
+    if isinstance(error, InvalidSparkConfiguration):
+        return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=str(error))
+    lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
+    return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting)
 
 
 def _cannot_start(error: BaseException) -> AttemptOutcome:
