@@ -17,6 +17,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKind
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.blob_upload import UploadItem, UploadProgress, upload_group
+from emberkeep.client.submission.checked_values import check_values
 from emberkeep.client.submission.job_files import ROLES, JobFile, parse_file_list
 from emberkeep.client.submission.packed_environment import check_environment
 from emberkeep.client.submission.preflight import check_module, check_script
@@ -71,6 +72,7 @@ def prepare(
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)
     resources = job_resources(conf)
+    check_values(conf)
     files = _take_files(conf)
     notice = check_environment(conf, files)
     if notice is not None:

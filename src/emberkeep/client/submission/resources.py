@@ -12,6 +12,8 @@ DEFAULT_HEAP = "1g"
 DEFAULT_EXECUTORS = 2
 _DEFAULT_MINIMUM_OVERHEAD = "384m"
 _DEFAULT_OVERHEAD_FACTOR = "0.10"
+# The cluster has no use for them, or not always. A value that is no number is a mistake all the same.
+_UNUSED_COUNTS = ("spark.driver.cores", "spark.cores.max")
 # With dynamic allocation, a job begins with the largest of them (Spark's getDynamicAllocationInitialExecutors).
 _DYNAMIC_BEGINNING = (
     "spark.executor.instances",
@@ -19,6 +21,8 @@ _DYNAMIC_BEGINNING = (
     "spark.dynamicAllocation.minExecutors",
 )
 _MEMORY = re.compile(r"0*([0-9]{1,18})(?:([kmgtp])b?|(b))?")
+_NUMBER = re.compile(r"[0-9]{1,18}")  # Python refuses to read thousands of digits
+_MOST = 2**31 - 1  # Spark reads a 32-bit number
 _BYTES = {"b": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5}
 
 
@@ -27,6 +31,8 @@ def job_resources(conf: Mapping[str, str]) -> JobResources:
     executor_heap = _memory(conf, "spark.executor.memory", DEFAULT_HEAP)
     driver_heap = _memory(conf, "spark.driver.memory", DEFAULT_HEAP)
     cores = _count(conf, "spark.executor.cores", 1)
+    for key in _UNUSED_COUNTS:
+        _count(conf, key, 1)
     extra = _memory(conf, "spark.executor.pyspark.memory", "0")
     if conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
         extra += _bytes_as_mb(conf, "spark.memory.offHeap.size")
@@ -105,7 +111,7 @@ def _count(conf: Mapping[str, str], key: str, default: int, *, least: int = 1) -
     text = conf.get(key)
     if text is None:
         return default
-    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < least:
+    if not _NUMBER.fullmatch(text.strip()) or not least <= int(text) <= _MOST:
         what = "a whole number above zero" if least else "a whole number"
-        raise InvalidInput(f"{key}={text!r} is not {what}", field=key, hint="for example 2")
+        raise InvalidInput(f"{key}={text[:64]!r} is not {what}", field=key, hint=f"for example 2, at most {_MOST}")
     return int(text)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberkeep.base.configuration.hosts import in_brackets, join_host_port
+from emberkeep.base.configuration.option_words import split_words
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.event_log import event_log_settings
@@ -24,7 +25,6 @@ from emberkeep.spark.jvm.link_security import (
     is_secret,
     password_variables,
 )
-from emberkeep.spark.jvm.option_words import split_words
 from emberkeep.spark.jvm.resources import resource_amounts
 from emberkeep.spark.jvm.spark_ui import FILTERS, access_settings
 from emberkeep.spark.model import DriverSettings, SparkApplication
