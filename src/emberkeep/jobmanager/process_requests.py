@@ -11,12 +11,11 @@ from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.blocklist.claims import Claimant
 from emberkeep.jobmanager.jobs.job_master_reports import Contact
 from emberkeep.jobmanager.leader import LeaderSeat
+from emberkeep.jobmanager.report_bounds import ReportBounds
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
-from emberkeep.jobs.model import MOST_TEXT
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.model import KeptLogKey
-from emberkeep.protocol.encoding.short_texts import with_short_texts
 from emberkeep.protocol.messages import (
     Ack,
     JobMasterHeartbeat,
@@ -47,6 +46,7 @@ class ProcessRequests:
         self._store = store
         self._seat = seat
         self._strangers = strangers
+        self._bounds = ReportBounds()
         self._takes_reports = configuration[options.REPORT_EXCLUDED]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         self._handlers: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
@@ -99,7 +99,7 @@ class ProcessRequests:
         return LogKept(position=await self._logs.keep(leader.term.epoch, key, request.piece))
 
     async def _register_job_master(self, request: RegisterJobMaster) -> Message:
-        request = with_short_texts(request, MOST_TEXT)
+        request = self._bounds.applied(request)
         leader = self._seat.leader
         leader.term.authority.check()  # registration starts the script: only a confirmed leader may allow that
         if request.in_doubt:
@@ -121,7 +121,7 @@ class ProcessRequests:
             raise _deposed(error) from error
 
     async def _job_master_heartbeat(self, request: JobMasterHeartbeat) -> Message:
-        request = with_short_texts(request, MOST_TEXT)  # a driver runs the job's own code, and its status is kept
+        request = self._bounds.applied(request)
         leader = self._seat.leader
         contact = await leader.dispatcher.job_masters.heartbeat(request)
         if contact is not None:
