@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.blocklist.model import Blocklist
+from emberkeep.blocklist.model import Blocklist, check_entry
 from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.blocklist.tracker import LIST_BYTES
+
+_LAST_REVISION: Final = 2**53  # no list has been changed so often, and later revisions still fit into a record
 
 
 class LostBlocklist:
@@ -33,6 +41,27 @@ class LostBlocklist:
         if self._newest is None or now < self._since + self._patience:
             return None
         return self._newest[1]
+
+
+def why_no_copy(epoch: int, blocklist: Blocklist, own_epoch: int) -> str:
+    """Return why ``blocklist`` cannot be what the leader of ``epoch`` sent; "" if it can.
+
+    A driver runs the job's own code. ``own_epoch``: of the leader that cannot read the list, and has sent none.
+    """
+    if not 0 < epoch < own_epoch:
+        return f"the leader of epoch {epoch} cannot have sent it before epoch {own_epoch}"
+    revisions = (0, blocklist.floor, *(each.revision for each in blocklist.removals), blocklist.revision)
+    if min(revisions) < 0 or max(revisions) > min(blocklist.revision, _LAST_REVISION):
+        return f"its revisions, up to {max(revisions)}, are not those of a list"
+    places = {each.place for each in blocklist.entries}
+    if len(places) < len(blocklist.entries) or len(msgspec.json.encode(blocklist)) > 2 * LIST_BYTES:
+        return "it has more entries than a list"
+    try:
+        for entry in blocklist.entries:
+            check_entry(entry)
+    except InvalidInput as error:
+        return str(error)
+    return ""
 
 
 class UnknownPlaces(BlockedPlaces):

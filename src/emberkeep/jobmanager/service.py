@@ -178,7 +178,9 @@ class JobManagerService:
         limits = ClaimLimits(
             max_share=configuration[options.DETECTION_MAX_SHARE], seconds=configuration[options.DETECTION_DURATION]
         )
-        blocklist = BlocklistHandler(system, found, reads, term.chronicle, limits, resources, dispatcher.moves)
+        blocklist = BlocklistHandler(
+            system, found, reads, term.chronicle, limits, term.epoch, resources, dispatcher.moves
+        )
         if configuration[options.DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))

@@ -22,7 +22,7 @@ from emberkeep.base.request_context import caller
 from emberkeep.base.system import System
 from emberkeep.blocklist.claims import CLAIMS_TAKEN, Claimant, ClaimLimits, admitted
 from emberkeep.blocklist.errors import BlocklistFull
-from emberkeep.blocklist.lost import LostBlocklist
+from emberkeep.blocklist.lost import LostBlocklist, why_no_copy
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.blocklist.tracker import BlocklistTracker
@@ -75,11 +75,15 @@ class BlocklistHandler(Actor):
         writes: StoreWrites,
         chronicle: Recorder,
         limits: ClaimLimits,
+        epoch: int,
         *observers: BlockObserver,
     ) -> None:
+        """``epoch``: of this leader."""
         super().__init__("blocklist")
         blocklist = found.blocklist
         self._lost = found.lost  # no change is accepted until the list is known again
+        self._epoch = epoch
+        self._refusal = ""  # of the newest copy that was refused
         self._clock = system.clock
         self._writes = writes
         self._chronicle = chronicle
@@ -165,12 +169,20 @@ class BlocklistHandler(Actor):
     def _exchange(self, status: JobMasterStatus, claimant: Claimant | None) -> Blocklist | None:
         if self._lost is not None:
             if status.blocklist is not None:
-                self._lost.hear(status.blocklist_epoch, status.blocklist, self._clock.monotonic())
+                self._hear_copy(self._lost, status.blocklist_epoch, status.blocklist)
             return None  # the JobMaster repeats its reports
         if claimant is not None:
             for report in status.block_reports[:CLAIMS_TAKEN]:
                 self._hear(report, claimant)
         return self._listed
+
+    def _hear_copy(self, lost: LostBlocklist, epoch: int, blocklist: Blocklist) -> None:
+        refusal = why_no_copy(epoch, blocklist, self._epoch)
+        if not refusal:
+            lost.hear(epoch, blocklist, self._clock.monotonic())
+        elif refusal != self._refusal:
+            self._refusal = refusal
+            log.warning("refused a driver's copy of the blocklist", reason=refusal)
 
     def _hear(self, report: Report, claimant: Claimant) -> None:
         place, now = report.entry.place, self._clock.now_ms()

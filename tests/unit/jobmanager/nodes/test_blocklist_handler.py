@@ -392,6 +392,8 @@ def test_a_leader_that_cannot_read_the_list_places_nothing_until_a_job_has_told_
                     await asking
             assert "memory, blocklist" in await service.gateway.blocklist_problem()
 
+            forged = msgspec.structs.replace(known, revision=2**63 - 1, entries=())
+            await master.beat(blocklist=forged, blocklist_epoch=2**60)
             more: dict[str, Any] = {"blocklist": known, "blocklist_epoch": 1, "blocklist_revision": known.revision}
 
             async def is_known() -> bool:
