@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import structlog
 
@@ -83,6 +84,7 @@ class QueryProcedures:
         self._finishing = NO_LIMIT
         self._drain_begun = False  # an earlier attempt planned a drain's batch before it was lost
         self._starting_away = threading.Lock()
+        self._with_failed: list[Any] = []  # sessions in which a query has failed since it was to end
 
     def ended_on_request(self) -> bool:
         """True if a procedure has ended the job, or holds its queries in order to end it."""
@@ -296,6 +298,7 @@ class QueryProcedures:
 
     def start_queries(self) -> None:
         """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
+        self._with_failed.clear()
         self._start_away()
         self.gate.open()
         self._start_away()  # in the meantime, the script may have started a query, which then started ended
@@ -310,14 +313,19 @@ class QueryProcedures:
             away = [query for query in self._queries.all() if query.away]
             for query in away:
                 # An active query was allowed to continue. A query that has failed since is left for the script to see.
-                if not _is_active(query) and (query.handle.exception() is None or was_interrupted(query)):
-                    if query.reached is not None:
-                        self._drain.settle(query, self._step_limit())
-                    query.handle._jsq = self._queries.start_again(query)._jsq
+                if not _is_active(query):
+                    if query.handle.exception() is None or was_interrupted(query):
+                        if query.reached is not None:
+                            self._drain.settle(query, self._step_limit())
+                        query.handle._jsq = self._queries.start_again(query)._jsq
+                    else:
+                        self._with_failed.append(query.session)
                 query.away = False
             sessions = {id(query.session): query.session for query in away}
             for session in sessions.values():
-                call("termination of queries", session.streams.resetTerminated)
+                # Spark would forget the failure as well, and `awaitAnyTermination` would never raise it.
+                if not any(_is_same(session, other) for other in self._with_failed):
+                    call("termination of queries", session.streams.resetTerminated)
 
     def end(self) -> None:
         """Let the script's awaits return, because the queries have ended permanently."""
@@ -366,6 +374,11 @@ def _stands(query: ScriptQuery, paused_at: dict[str, int]) -> bool:
     state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
     paused_at[query.key] = state.committed
     return state.is_between_batches or has_ended
+
+
+def _is_same(session: Any, other: Any) -> bool:
+    """True if two objects of PySpark stand for one session in the JVM."""
+    return session is other or bool(call("a session", session._jsparkSession.equals, other._jsparkSession))
 
 
 def _is_active(query: ScriptQuery) -> bool:

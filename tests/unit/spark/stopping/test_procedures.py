@@ -12,6 +12,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.await_hook import AwaitGate
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
@@ -56,7 +57,9 @@ class Storages:
 
 def query(reached: str | None = "/checkpoints/one") -> ScriptQuery:
     writer = SimpleNamespace(_spark=None)
-    return cast(ScriptQuery, SimpleNamespace(reached=reached, key=str(reached), away=False, session=writer._spark))
+    started = StartedQuery(reached)
+    fields = {"reached": reached, "started": started, "key": str(reached), "away": False, "session": writer._spark}
+    return cast(ScriptQuery, SimpleNamespace(**fields))
 
 
 @pytest.fixture(autouse=True)
@@ -165,3 +168,53 @@ def test_queries_that_ended_before_a_drain_let_out_what_they_hold_or_it_is_told(
     assert asked == ["/c/away", "/c/over"]
     assert "had ended before the drain: its remaining state was not emitted" in left
     assert "and is only in the savepoint: query 'failed' has failed" in left
+
+
+class Streams:
+    """A session in the JVM, and its StreamingQueryManager: what its awaits raise stays until it is reset."""
+
+    def __init__(self) -> None:
+        self.resets = 0
+
+    def equals(self, other: object) -> bool:
+        return self is other
+
+    def resetTerminated(self) -> None:  # noqa: N802 - Spark's name
+        self.resets += 1
+
+
+def ended_query(streams: Streams, failure: Exception | None = None) -> ScriptQuery:
+    """A query without a checkpoint that a stop has ended."""
+    handle = SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: False), exception=lambda: failure)
+    session = SimpleNamespace(streams=streams, _jsparkSession=streams)
+    ended = query(None)
+    ended.key, ended.away, ended.handle = str(id(handle)), True, handle
+    vars(ended)["session"] = session
+    return ended
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_fails_during_a_stop_is_not_hidden_from_awaits_of_any_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark forgets all ends at once: without this, `awaitAnyTermination` would wait on for the other queries."""
+    monkeypatch.setattr(procedures, "was_interrupted", lambda _: False)
+    streams, others = Streams(), Streams()
+    well, failed, elsewhere = ended_query(streams), ended_query(streams, ValueError("bad row")), ended_query(others)
+    steps = of(Place(), well, failed, elsewhere)
+    started: list[ScriptQuery] = []
+
+    def start_again(each: ScriptQuery) -> SimpleNamespace:
+        started.append(each)
+        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: True))
+
+    monkeypatch.setattr(steps._queries, "start_again", start_again)
+    steps.gate.hold()
+    steps.start_queries()
+    assert started == [well, elsewhere]
+    assert steps.gate.is_open
+    assert (streams.resets, others.resets) == (0, 1)
+
+    well.away = True  # the next stop fails as well, and no further query has failed
+    steps.start_queries()
+    assert streams.resets == 1
