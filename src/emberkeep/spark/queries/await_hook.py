@@ -13,13 +13,13 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.queries.script_queries import ScriptQueries
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 
 
 class _State(enum.Enum):
@@ -159,22 +159,23 @@ class _Hook:
         self._pid = os.getpid()
 
     def is_active(self, query: Any) -> bool:
-        if self._is_scripts(query):
+        known = self._known(query)
+        if known is not None:
             self._gate.awaiting()
-            known = self._queries.of_handle(query)
-            if known is not None and known.away and self._gate.is_held:
+            if known.away and self._gate.is_held:
                 return True
         return bool(self._really_active(query))
 
     def around_await(self, original: Any) -> Any:
         @functools.wraps(original)
         def await_termination(query: Any, timeout: Any = None) -> Any:
-            if not self._is_scripts(query) or not _is_usable(timeout):
+            known = self._known(query)
+            if known is None or not _is_usable(timeout):
                 return original(query, timeout)
             deadline = _deadline(timeout)
             self._gate.awaiting()
             while True:
-                ended = self._unless_held(lambda: original(query, _left(deadline)), deadline)
+                ended = self._unless_held(lambda: original(query, _left(deadline)), lambda: [known], deadline)
                 if ended is False or not self._gate.wait(deadline):
                     return False
                 if not self._really_active(query):
@@ -185,9 +186,13 @@ class _Hook:
     def around_process_all(self, original: Any) -> Any:
         @functools.wraps(original)
         def process_all_available(query: Any) -> None:
+            known = self._known(query)
+            if known is None:
+                original(query)
+                return
             while True:
                 turns = self._gate.turns
-                self._unless_held(lambda: original(query), None)
+                self._unless_held(lambda: original(query), lambda: [known], None)
                 self._gate.wait()
                 if turns == self._gate.turns or not self._really_active(query):
                     return
@@ -203,7 +208,7 @@ class _Hook:
             self._gate.awaiting()
             while True:
                 turns = self._gate.turns
-                ended = self._unless_held(lambda: original(manager, _left(deadline)), deadline)
+                ended = self._unless_held(lambda: original(manager, _left(deadline)), self._queries.all, deadline)
                 if ended is False or not self._gate.wait(deadline):
                     return False
                 if turns == self._gate.turns or not self._any_active():
@@ -237,22 +242,32 @@ class _Hook:
 
         return get
 
-    def _unless_held(self, wait: Any, deadline: float | None) -> Any:
+    def _unless_held(self, wait: Any, queries: Callable[[], Sequence[ScriptQuery]], deadline: float | None) -> Any:
         """Call ``wait`` and return its result.
 
         If it raises, raise its error only once the gate is released or ``deadline`` (``time.monotonic()``) has passed.
+        If none of ``queries`` has failed then, a procedure has interrupted a batch, and run it again: return as if
+        their run had ended without an error.
         """
+        turns = self._gate.turns
         try:
             return wait()
         except Exception:
-            self._gate.wait(deadline)
+            is_released = self._gate.wait(deadline)
+            if is_released and turns != self._gate.turns and not any(map(_has_failed, queries())):
+                return None if deadline is None else True
             raise
 
     def _any_active(self) -> bool:
         return any(self._really_active(query.handle) for query in self._queries.all())
 
-    def _is_scripts(self, query: Any) -> bool:
-        return os.getpid() == self._pid and self._queries.of_handle(query) is not None
+    def _known(self, query: Any) -> ScriptQuery | None:
+        return self._queries.of_handle(query) if os.getpid() == self._pid else None
+
+
+def _has_failed(query: ScriptQuery) -> bool:
+    """True if a query has ended with an error of its own. One that is away, or was started again, has not."""
+    return not query.away and query.handle.exception() is not None
 
 
 def _is_usable(timeout: Any) -> bool:

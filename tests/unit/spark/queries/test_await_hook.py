@@ -24,6 +24,9 @@ class Query:
         self.ended = threading.Event()
         self.failure: Exception | None = None
 
+    def exception(self) -> Exception | None:
+        return self.failure if self.ended.is_set() else None
+
     def await_termination(self, timeout: float | None = None) -> bool | None:
         ended = self.ended.wait(SECONDS if timeout is None else timeout)
         if ended and self.failure is not None:
@@ -43,6 +46,7 @@ class Script:
         self.queries.add(self.known)
         hook = _Hook(self.gate, self.queries, lambda query: not query.ended.is_set())
         self.wait: Any = hook.around_await(Query.await_termination)
+        self.process_all: Any = hook.around_process_all(Query.await_termination)
         self.wait_any: Any = hook.around_await_any(lambda _, timeout=None: self.query.await_termination(timeout))
         self.is_active = hook.is_active
         self.hook = hook
@@ -53,6 +57,7 @@ class Script:
         self.query.ended.set()
 
     def bring_back(self) -> None:
+        self.query.failure = None
         self.query.ended = threading.Event()
         self.known.away = False
         self.gate.open()
@@ -180,3 +185,49 @@ def test_handles_from_the_manager_are_the_scripts_own() -> None:
     assert get(object(), "1") is script.query
     script.gate.end()
     assert active(object()) == []
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("which", ["wait", "wait_any", "process_all"])
+def test_a_batch_that_a_procedure_has_interrupted_is_no_failure_of_its_await(which: str) -> None:
+    """Spark's exception of such a batch does not count: the procedure has run the batch again."""
+    script = Script()
+    target = object() if which == "wait_any" else script.query
+    thread, results = _in_thread(lambda: getattr(script, which)(target))
+    assert which == "process_all" or script.gate.wait_until_awaited(SECONDS)
+
+    script.query.failure = ValueError("java.lang.InterruptedException")
+    script.take_away()
+    thread.join(0.05)
+    script.bring_back()
+    thread.join(0.05)
+    assert not results
+    script.query.failure = ValueError("java.lang.InterruptedException")
+    script.take_away()
+    thread.join(0.05)
+    script.gate.end()
+
+    thread.join(SECONDS)
+    assert results == [None]
+
+
+def test_a_failure_beside_an_interrupted_batch_reaches_the_script() -> None:
+    script = Script()
+    broken = Query("2")
+    other = ScriptQuery(None, "start", (), {}, "o", "", script.known.identity, StartedQuery(None), None, [], broken)
+    script.queries.add(other)
+    thread, results = _in_thread(lambda: script.wait_any(object()))
+    assert script.gate.wait_until_awaited(SECONDS)
+
+    script.gate.hold()
+    broken.failure = script.query.failure = ValueError("bad row")
+    broken.ended.set()
+    script.query.ended.set()
+    thread.join(0.05)
+    assert not results
+    script.query.ended = threading.Event()
+    script.query.failure = None
+    script.gate.open()
+
+    thread.join(SECONDS)
+    assert isinstance(results[0], ValueError)
