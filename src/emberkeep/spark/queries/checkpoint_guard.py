@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,8 +29,11 @@ _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadat
 _INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _RENAMING = f"{_INTERFACE}$RenameHelperMethods"
 _RENAMED_STREAM = "CheckpointFileManager$RenameBasedFSDataOutputStream"
-# Spark's error class, its error message, and the exception that remains when the error has passed through Python.
-_OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using", "FileAlreadyExists")
+# Spark's error class and message. If the error has passed through Python, the exception of the file system remains;
+# Hadoop's check of a job's output directory has one of the same name.
+_OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+_EXISTS = re.compile(r"(?<!\bmapred\.)FileAlreadyExistsException\b")
+_OF_QUERY = ("StreamingQueryException", "STREAM_FAILED")
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
 
@@ -110,7 +114,9 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning, commi
 
 def was_overtaken(text: str) -> bool:
     """True if a script's error says that another writer has written to the checkpoint of its query."""
-    return any(sign in text for sign in _OVERTAKEN)
+    if any(sign in text for sign in _OVERTAKEN):
+        return True
+    return any(sign in text for sign in _OF_QUERY) and _EXISTS.search(text) is not None
 
 
 def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], hooks: _Hooks) -> _AskingFiles:
