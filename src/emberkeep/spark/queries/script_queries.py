@@ -65,7 +65,8 @@ class _Own(threading.local):
 class ScriptQueries:
     """The script's queries, running and ended, in the order of their last starts by the script.
 
-    One per process, used from many threads. A query that the script starts again replaces the one with the same key.
+    One per process, used from many threads. A query that the script starts again replaces the earlier one: that with
+    the same key, or with the same checkpoint.
     """
 
     def __init__(self) -> None:
@@ -73,6 +74,7 @@ class ScriptQueries:
         self._own = _Own()
         self._known: list[ScriptQuery] = []
         self._unnamed = 0
+        self._keys: dict[tuple[str, str, str], str] = {}  # of unnamed queries: by checkpoint, sink and output mode
         self._last_start = time.monotonic()
         self.first_start_ms: int | None = None  # when the first query had started, in Unix milliseconds
 
@@ -81,20 +83,33 @@ class ScriptQueries:
         """The query that this thread is starting again, or None. The hook around the start reads it."""
         return self._own.again
 
-    def key_for(self, writer: Any, name: str | None, identity: QueryIdentity) -> str:
-        """Return a query's key in savepoints: from its name, else from its position among the unnamed queries."""
+    def key_for(self, writer: Any, name: str | None, identity: QueryIdentity, started: StartedQuery) -> str:
+        """Return a query's key in savepoints: from its name, else from its position among the unnamed queries.
+
+        ``started``: where the query's checkpoint is. An unnamed query with the same checkpoint keeps its position,
+        although the script starts it with a new writer or in a new SparkContext.
+        """
         if name is not None:
             return key_of_named(name)
+        place = (_place(started), identity.sink, identity.output_mode)
         with self._lock:
             for query in self._known:
                 if query.writer is writer and query.identity == identity and not query.name:
                     return query.key  # the script starts the same query again
+            if place in self._keys:
+                return self._keys[place]
             ordinal, self._unnamed = self._unnamed, self._unnamed + 1
-        return key_of_unnamed(ordinal, identity.sink, identity.output_mode)
+            key = key_of_unnamed(ordinal, identity.sink, identity.output_mode)
+            if place[0]:
+                self._keys[place] = key
+            return key
 
     def add(self, query: ScriptQuery) -> None:
+        """Add a query that has started. It replaces the one with its key, and the one with its checkpoint."""
         with self._lock:
-            self._known = [known for known in self._known if known.key != query.key] + [query]
+            place = _place(query.started)
+            kept = (one for one in self._known if one.key != query.key and (not place or _place(one.started) != place))
+            self._known = [*kept, query]
             self.first_start_ms = self.first_start_ms or int(time.time() * 1000)
             self._last_start = time.monotonic()
 
@@ -151,6 +166,11 @@ class ScriptQueries:
                 return getattr(writer, query.method)(*query.positional, **query.named)
         finally:
             self._own.again = None
+
+
+def _place(started: StartedQuery) -> str:
+    """Return the checkpoint of a query in one form; "" if it has none. No two queries run with one at a time."""
+    return (started.location or "").rstrip("/")
 
 
 def check_not_failed(query: ScriptQuery, handle: Any) -> None:

@@ -166,7 +166,7 @@ class QueryHook:
             method=original.__name__,
             positional=call[0],
             named=call[1],
-            key=self._queries.key_for(writer, described.name, described.identity),
+            key=self._queries.key_for(writer, described.name, described.identity, started),
             name=described.name or "",
             identity=described.identity,
             started=started,

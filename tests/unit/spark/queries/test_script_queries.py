@@ -1,0 +1,82 @@
+"""Which queries of a script are known: a script that starts a query again has one query, not two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
+
+SINK = QueryIdentity("foreachBatch", "append", "jobs.write")
+
+
+class Handle:
+    """A StreamingQuery. Its id is in its checkpoint, so the next run has it as well."""
+
+    def __init__(self, identity: str, failure: Exception | None = None) -> None:
+        self.id = identity
+        self.failure = failure
+
+    def exception(self) -> Exception | None:
+        return self.failure
+
+
+def start(
+    queries: ScriptQueries,
+    handle: Handle,
+    location: str | None,
+    *,
+    writer: Any = None,
+    name: str = "",
+    identity: QueryIdentity = SINK,
+) -> ScriptQuery:
+    started, writer = StartedQuery(location), object() if writer is None else writer
+    key = queries.key_for(writer, name or None, identity, started)
+    query = ScriptQuery(writer, "start", (), {}, key, name, identity, started, location, [], handle)
+    queries.add(query)
+    return query
+
+
+@pytest.mark.req("END-4", "END-9")
+def test_an_unnamed_query_that_is_started_again_with_a_new_writer_is_the_same_query() -> None:
+    """As in a script that tries again: ``while True: frame.writeStream….start().awaitTermination()``."""
+    queries = ScriptQueries()
+    failed = start(queries, Handle("1", ValueError("bad row")), "/c/one")
+    other = start(queries, Handle("2"), "/c/two")
+    assert queries.has_failed()
+
+    again = start(queries, Handle("1"), "/c/one/")
+
+    assert queries.all() == [other, again], "its savepoint has one part"
+    assert again.key == failed.key, "a savepoint made now fits the script that has not failed"
+    assert not queries.has_failed(), "the end of the script is a success"
+    assert queries.handle_of(Handle("1")) is again.handle
+    assert start(queries, Handle("3"), "/c/three").key.startswith("unnamed-2-"), "as if nothing had failed"
+
+
+def test_queries_with_checkpoints_of_their_own_or_none_are_different_queries() -> None:
+    queries = ScriptQueries()
+    keys = [start(queries, Handle(str(n)), location).key for n, location in enumerate(("/c/one", None, None, "/c/on"))]
+    assert len(set(keys)) == 4
+    assert len(queries.all()) == 4
+
+
+def test_another_query_with_the_checkpoint_of_one_that_has_ended_takes_its_place() -> None:
+    queries = ScriptQueries()
+    start(queries, Handle("1", ValueError("bad row")), "/c/one", name="before")
+    renamed = start(queries, Handle("1"), "/c/one", name="after")
+    assert queries.all() == [renamed]
+    elsewhere = start(queries, Handle("1"), "/c/one", identity=QueryIdentity("console", "append", ""))
+    assert queries.all() == [elsewhere]
+    assert elsewhere.key == "unnamed-0-console-append"
+
+
+def test_an_unnamed_query_keeps_its_position_in_another_spark_context_and_after_a_start_that_failed() -> None:
+    queries = ScriptQueries()
+    begun = queries.key_for(object(), None, SINK, StartedQuery("/c/one"))  # its start raises
+    assert start(queries, Handle("1"), "/c/one").key == begun
+    queries.clear()
+    assert start(queries, Handle("1"), "/c/one").key == begun
