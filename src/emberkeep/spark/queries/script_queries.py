@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class ScriptQueries:
         self._lock = threading.Lock()
         self._own = _Own()
         self._known: list[ScriptQuery] = []
+        self._again: Counter[str] = Counter()  # by query id: how many threads start the query again
         self._unnamed = 0
         self._keys: dict[tuple[str, str, str], str] = {}  # of unnamed queries: by checkpoint, sink and output mode
         self._last_start = time.monotonic()
@@ -151,13 +153,21 @@ class ScriptQueries:
         with self._lock:
             self._known.clear()
 
+    def is_starting_again(self, query_id: str) -> bool:
+        """True while any thread starts the query with this id again."""
+        with self._lock:
+            return self._again[query_id] > 0
+
     def start_again(self, query: ScriptQuery, *, once: bool = False) -> Any:
         """Start a query with its recorded writer; return the new StreamingQuery.
 
         ``once``: run one batch only; if a batch is planned, run that one.
         """
         writer = query.writer
+        query_id = "" if query.handle is None else str(query.handle.id)
         self._own.again = query
+        with self._lock:
+            self._again[query_id] += 1
         try:
             with _as_recorded(query):
                 if once:
@@ -165,6 +175,8 @@ class ScriptQueries:
                     writer._jwrite = writer._jwrite.trigger(trigger)
                 return getattr(writer, query.method)(*query.positional, **query.named)
         finally:
+            with self._lock:
+                self._again[query_id] -= 1
             self._own.again = None
 
 

@@ -125,14 +125,16 @@ def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
 
 
 @contextmanager
-def starting_ended(session: Any) -> Iterator[None]:
-    """Make queries that start within this context end before their first batch.
+def starting_ended(session: Any, is_spared: Callable[[str], bool] = lambda _: False) -> Iterator[None]:
+    """Make queries that start within this context end before their first batch, except those whose id is spared.
 
     The script gets its StreamingQuery, but no batch runs. A query of any kind ends: Spark reads the state once before
     it runs anything, and only later does it matter whether the query has batches.
     """
 
     def end(event: Any) -> None:
+        if is_spared(str(event.id)):
+            return
         state, terminated = _state_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
         state.set(terminated)
 

@@ -103,6 +103,10 @@ class QueryProcedures:
         """True if the script may start queries while the gate is held: such queries start ended."""
         return self._asked_before in ENDINGS and self.gate.is_held
 
+    def starts_again(self, query_id: str) -> bool:
+        """True while a procedure starts the query with this id again, so that it must run. Any thread may ask."""
+        return self._queries.is_starting_again(query_id)
+
     def before_start(self, query: ScriptQuery) -> bool:
         """Finish a drain that a crash interrupted; return True if the query may run, False if it must start ended.
 

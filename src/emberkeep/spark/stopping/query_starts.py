@@ -42,7 +42,7 @@ class OrderedStarts:
             yield
         else:
             query.away = True
-            with starting_ended(query.session):
+            with starting_ended(query.session, self._procedures.starts_again):
                 yield
 
     def started(self, query: ScriptQuery) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -22,6 +23,16 @@ class Handle:
 
     def exception(self) -> Exception | None:
         return self.failure
+
+
+class Java:
+    """A writer in the JVM without settings."""
+
+    def getClass(self) -> Java:  # noqa: N802 - Java's name
+        return self
+
+    def getDeclaredFields(self) -> list[Any]:  # noqa: N802
+        return []
 
 
 def start(
@@ -80,3 +91,17 @@ def test_an_unnamed_query_keeps_its_position_in_another_spark_context_and_after_
     assert start(queries, Handle("1"), "/c/one").key == begun
     queries.clear()
     assert start(queries, Handle("1"), "/c/one").key == begun
+
+
+def test_a_query_is_known_while_it_is_started_again() -> None:
+    """A stop that is given up starts queries again while the script starts others, which are to end at once."""
+    queries = ScriptQueries()
+    seen: list[bool] = []
+    handle = Handle("1")
+    writer = cast(Any, SimpleNamespace(_jwrite=Java()))
+    writer.start = lambda: seen.append(queries.is_starting_again("1") and not queries.is_starting_again("2"))
+    query = start(queries, handle, "/c/one", writer=writer)
+    assert not queries.is_starting_again("1")
+    queries.start_again(query)
+    assert seen == [True]
+    assert not queries.is_starting_again("1")

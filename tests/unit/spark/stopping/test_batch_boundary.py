@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,13 @@ from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.queries.checkpoints import QueryIdentity
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping import batch_boundary
-from emberkeep.spark.stopping.batch_boundary import Note, check_has_boundaries, end_between_batches, was_interrupted
+from emberkeep.spark.stopping.batch_boundary import (
+    Note,
+    check_has_boundaries,
+    end_between_batches,
+    starting_ended,
+    was_interrupted,
+)
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 from emberkeep.spark.stopping.plan_gate import PlanGate, PlanRefused
 
@@ -498,3 +505,23 @@ def test_the_other_queries_plan_while_one_is_ended() -> None:
     ended_between_batches([scripts(other)], nothing, NO_LIMIT, plans)
     assert ended(one)
     assert ended(other)
+
+
+def test_only_queries_that_are_new_start_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that a procedure starts again, because a stop is given up, must run."""
+    ended: list[str] = []
+    listeners: list[Any] = []
+    execution = SimpleNamespace(set=ended.append)
+    monkeypatch.setattr(batch_boundary, "_state_of", lambda each: (each, "TERMINATED"))
+    streams = SimpleNamespace(get=lambda _: SimpleNamespace(streamingQuery=lambda: execution))
+    session = SimpleNamespace(
+        streams=SimpleNamespace(addListener=listeners.append, removeListener=listeners.remove),
+        _jsparkSession=SimpleNamespace(streams=lambda: streams),
+    )
+    with starting_ended(session, lambda identity: identity == "again"):
+        (listener,) = listeners
+        listener.onQueryStarted(SimpleNamespace(id="again"))
+        assert not ended
+        listener.onQueryStarted(SimpleNamespace(id="new"))
+        assert ended == ["TERMINATED"]
+    assert not listeners
