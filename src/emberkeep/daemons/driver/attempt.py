@@ -61,6 +61,7 @@ from emberkeep.spark.jvm.driver_jvm import DriverJvm
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.queries.checkpoint_guard import was_overtaken
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
+from emberkeep.spark.script.immediate_exit import immediate_exits
 from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
 from emberkeep.spark.standby.driver_jvm import StandbyJvm
 
@@ -132,14 +133,15 @@ class _Driver:
         self._bridge.runtime = runtime
         if self._told_to_end or self._failure is not None:
             runtime.functions.ended_badly()
-        script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
-        raise_no_more()
-        runtime.functions.close()
-        outcome = explained(self._outcome(script, runtime), reason_of_own_group(os.environ))
-        if not runtime.stop_spark():
-            runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
-        code = self._end(outcome)
-        runtime.end_jvm()
+        with immediate_exits(lambda code: self._leave(code, runtime)):
+            script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
+            raise_no_more()
+            runtime.functions.close()
+            outcome = explained(self._outcome(script, runtime), reason_of_own_group(os.environ))
+            if not runtime.stop_spark():
+                runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
+            code = self._end(outcome)
+            runtime.end_jvm()
         return code
 
     def _take_jvm(self, plan: JvmPlan, settings: spark_model.DriverSettings) -> DriverJvm | None:
@@ -180,13 +182,30 @@ class _Driver:
                 self._functions.ended_badly()
             store_outcome(self._spec, outcome)
 
+    def _leave(self, exit_code: int, runtime: DriverRuntime) -> None:
+        """Hand over the outcome of a script that calls ``os._exit``. The caller must end this process. Any thread."""
+        self._begin_end()
+        script = ScriptOutcome(exit_code, OutcomeKind.EXITED)
+        outcome = explained(self._outcome(self._unless_told(script, runtime), runtime), reason_of_own_group(os.environ))
+        runtime.end_jvm()
+        self._finish_end(outcome)
+
     def _end(self, outcome: AttemptOutcome) -> int:
+        self._begin_end()
+        self._finish_end(outcome)
+        return outcome.exit_code
+
+    def _begin_end(self) -> None:
+        """Return for one caller only: the others wait until it ends this process."""
         with self._handing_over:
-            self._is_over = True
+            is_first, self._is_over = not self._is_over, True
+        if not is_first:
+            threading.Event().wait()
+
+    def _finish_end(self, outcome: AttemptOutcome) -> None:
         outcome = self._secrets.without(outcome).shortened()
         hand_over(self._spec, outcome, self._job_master)
         self._job_master.stop()
-        return outcome.exit_code
 
     def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
         """Report to the user functions that their sources have ended, unless the script failed or was asked to end.
@@ -202,7 +221,10 @@ class _Driver:
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
         except Cancelled:
             return CANCELLED
-        # A script whose own handler ended it cleanly was still asked to end: its sources have not ended.
+        return self._unless_told(script, runtime)
+
+    def _unless_told(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
+        """Return the script's outcome. One whose own handler ended it cleanly was still asked to end: CANCELLED."""
         return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
 
     def _job_environment(self) -> Mapping[str, str]:

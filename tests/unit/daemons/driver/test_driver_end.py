@@ -6,8 +6,10 @@ import errno
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -169,3 +171,47 @@ async def test_a_script_is_told_to_end_although_the_reason_cannot_be_written(
     with pytest.raises(Ended):
         await bridge.fail("planted")
     assert driver._failure is not None
+
+
+class Runtime:
+    """A driver's runtime whose JVM runs."""
+
+    def __init__(self) -> None:
+        self.procedures = self
+        self.jvm_ended = False
+
+    def ended_on_request(self) -> bool:
+        return False
+
+    def jvm_died(self) -> None:
+        return None
+
+    def end_jvm(self) -> None:
+        self.jvm_ended = True
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_script_that_exits_at_once_has_its_own_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """It would count as lost otherwise, and run again."""
+    job_master, runtime = JobMaster(), cast(Any, Runtime())
+    job_master.before_report = lambda: threading.Thread(target=driver._end, args=(LOST,), daemon=True).start()
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+    driver._leave(code, runtime)
+    assert runtime.jvm_ended, "nothing is written after the outcome"
+    (outcome,) = job_master.reported
+    assert read_outcome(tmp_path / OUTCOME_FILE) == outcome
+    assert (outcome.exit_code, outcome.kind) == (code, FailureKind.SCRIPT if code else None)
+    assert outcome.message == ("the script exited with code 3" if code else "")
+
+
+def test_a_script_that_exits_at_once_because_it_was_told_to_end_has_not_succeeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose handler ends with ``sys.exit(0)``: the task manager may stop, and the next attempt continues."""
+    job_master = JobMaster()
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+    driver._told()
+    driver._leave(0, cast(Any, Runtime()))
+    assert [outcome.kind for outcome in job_master.reported] == [FailureKind.LOST]
