@@ -11,13 +11,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import Hello, Link, recognise
 from emberkeep.base.connections import Connections
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.processes.threads import start_thread
 from emberkeep.spark.functions.encryption import LinkEncryption
 from emberkeep.spark.functions.handshakes import LIMITS, Handshake
 
@@ -69,10 +71,13 @@ class WorkerPort:
                 continue
             handshake = Handshake(connection, address)
             self._handshakes.admit(handshake)
-            arguments = (handshake, link, serve)
-            threading.Thread(
-                target=self._serve, args=arguments, name="emberkeep-executor-function", daemon=True
-            ).start()
+            try:
+                start_thread(partial(self._serve, handshake, link, serve), "emberkeep-executor-function")
+            except Unavailable as error:
+                log.warning("cannot serve the connection of a worker", reason=str(error))
+                self._handshakes.end(handshake)
+                connection.close()
+                time.sleep(_ACCEPT_PAUSE)
 
     def _serve(self, handshake: Handshake, link: Link, serve: Serve) -> None:
         try:

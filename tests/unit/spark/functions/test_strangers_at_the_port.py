@@ -122,3 +122,24 @@ def test_a_proof_that_is_no_hash_is_refused_in_order(
     assert is_closed(connection)
     assert not failed
     assert joins(driver)
+
+
+def test_workers_join_again_after_the_process_could_start_no_thread(
+    driver: ExecutorFunctions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a moment there are as many threads as the limit of processes allows (``ulimit -u``)."""
+    link, start = driver.link(), threading.Thread.start
+    refused: list[threading.Thread] = []
+
+    def start_or_fail(thread: threading.Thread) -> None:
+        if thread.name == "emberkeep-executor-function" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_fail)
+    with socket.create_connection((link.host, link.port), _DEADLINE_SECONDS) as first:
+        first.settimeout(_DEADLINE_SECONDS)
+        assert is_closed(first)
+    assert refused
+    assert joins(driver)
