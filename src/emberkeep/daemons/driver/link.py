@@ -98,6 +98,7 @@ class SparkBridge:
         # PySpark opens a connection and a JVM thread for each calling thread: one thread is enough.
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
+        self._placed: Future[None] | None = None  # the newest work of that thread
         self._seen: frozenset[ExecutorId] = frozenset()
         self._missing = frozenset(Milestone)  # milestones that the JobMaster does not know
         self.ui_key = secrets.token_bytes(32)  # to the Spark UI
@@ -116,8 +117,14 @@ class SparkBridge:
             return None
         if view.executors != self._seen:
             self._seen = view.executors
-            self._placing.submit(self.runtime.executors_changed).add_done_callback(_log_failure)
+            self._place_again(self.runtime)
         return view
+
+    def _place_again(self, runtime: DriverRuntime) -> None:
+        """Place state by the newest executors, once: work that has not begun yet will see them, too."""
+        if self._placed is None or self._placed.running() or self._placed.done():
+            self._placed = self._placing.submit(runtime.executors_changed)
+            self._placed.add_done_callback(_log_failure)
 
     def first_times(self) -> FirstTimes:
         """Return when the milestones that the JobMaster does not know were reached. Call on the script's thread."""
