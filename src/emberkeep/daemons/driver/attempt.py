@@ -6,12 +6,13 @@ script starts only after the JobManager has accepted the attempt, so a supersede
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -136,11 +137,7 @@ class _Driver:
         with immediate_exits(lambda code: self._leave(code, runtime)):
             script = self._end_sources(program.run(self._spec.graph.arguments, self._body_ended), runtime)
             raise_no_more()
-            runtime.functions.close()
-            outcome = explained(self._outcome(script, runtime), reason_of_own_group(os.environ))
-            if not runtime.stop_spark():
-                runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
-            code = self._end(outcome)
+            code = self._end(self._outcome_after(script, runtime))
             runtime.end_jvm()
         return code
 
@@ -182,6 +179,24 @@ class _Driver:
                 self._functions.ended_badly()
             store_outcome(self._spec, outcome)
 
+    def _outcome_after(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
+        """Close the functions and stop Spark; return the outcome of the script, which a failure of these never hides.
+
+        For example, this process may be allowed no further thread.
+        """
+        with _logged("cannot close the functions"):
+            runtime.functions.close()
+        outcome = self._outcome(script, runtime)
+        with _logged("cannot tell why the kernel has ended a process"):
+            outcome = explained(outcome, reason_of_own_group(os.environ))
+        has_stopped = False
+        with _logged("cannot stop Spark"):
+            has_stopped = runtime.stop_spark()
+        if not has_stopped:
+            with _logged("cannot end the JVM"):
+                runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
+        return outcome
+
     def _leave(self, exit_code: int, runtime: DriverRuntime) -> None:
         """Hand over the outcome of a script that calls ``os._exit``. The caller must end this process. Any thread."""
         self._begin_end()
@@ -219,6 +234,9 @@ class _Driver:
         except UserFunctionFailed as error:
             say(f"emberkeep: {error}")
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
+        except Exception as error:  # noqa: BLE001 - what Spark raises as the queries are stopped
+            traceback.print_exception(error)
+            return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error), traceback.format_exc())
         except Cancelled:
             return CANCELLED
         return self._unless_told(script, runtime)
@@ -353,6 +371,15 @@ def _not_started(error: EmberkeepError) -> AttemptOutcome:
         return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=str(error))
     lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
     return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting)
+
+
+@contextlib.contextmanager
+def _logged(what: str) -> Iterator[None]:
+    """Log an error of a step after which the end of the attempt goes on."""
+    try:
+        yield
+    except Exception:
+        log.exception(what)
 
 
 def _cannot_start(error: BaseException) -> AttemptOutcome:

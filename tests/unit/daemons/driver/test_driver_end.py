@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -21,6 +22,7 @@ from emberkeep.daemons.driver import end as driver_end
 from emberkeep.daemons.driver.link import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.spark.script.runner import OutcomeKind, ScriptOutcome
 from tests.unit.formats.golden_samples import DRIVER_SPEC
 
 pytestmark = pytest.mark.req("SAFE-9")
@@ -179,6 +181,8 @@ class Runtime:
     def __init__(self) -> None:
         self.procedures = self
         self.jvm_ended = False
+        self.functions: Any = None
+        self.stop_spark: Any = None
 
     def ended_on_request(self) -> bool:
         return False
@@ -215,3 +219,28 @@ def test_a_script_that_exits_at_once_because_it_was_told_to_end_has_not_succeede
     driver._told()
     driver._leave(0, cast(Any, Runtime()))
     assert [outcome.kind for outcome in job_master.reported] == [FailureKind.LOST]
+
+
+def cannot() -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("outcome", [SUCCESS, AttemptOutcome(exit_code=3, kind=FailureKind.SCRIPT, message="planted")])
+def test_what_fails_after_the_script_does_not_hide_its_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: AttemptOutcome
+) -> None:
+    """An attempt without an outcome counts as lost, and the script would run again."""
+    driver, runtime = driver_in(tmp_path, JobMaster(), monkeypatch), Runtime()
+    runtime.functions, runtime.stop_spark = SimpleNamespace(close=cannot), cannot
+    script = ScriptOutcome(outcome.exit_code, OutcomeKind.EXITED, message=outcome.message)
+    assert driver._outcome_after(script, cast(Any, runtime)) == outcome
+    assert runtime.jvm_ended
+
+
+def test_queries_that_cannot_be_stopped_at_the_end_of_the_script_fail_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, runtime = driver_in(tmp_path, JobMaster(), monkeypatch), Runtime()
+    runtime.functions = SimpleNamespace(sources_ended=cannot)
+    ended = driver._end_sources(ScriptOutcome(0, OutcomeKind.FINISHED), cast(Any, runtime))
+    assert (ended.exit_code, ended.exception_type, ended.message) == (1, "RuntimeError", "can't start new thread")
