@@ -291,7 +291,9 @@ def install(
     seconds = settings.function_seconds
     port = WorkerPort(settings.host, attempt, link_encryption(settings.tls), settings.bind_host)
     executors = ExecutorFunctions(port, restored, seconds)
-    functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
+    functions = DriverFunctions(
+        REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds, known.stop
+    )
     FunctionHooks(functions, REGISTRY).install()
     functions.follow()
     add_to_path(settings.job_files)  # last, so that no file of the job replaces a module that is imported above

@@ -16,7 +16,6 @@ from emberkeep.api.executor_functions import serve_link
 from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import FollowsQueries, close_once, keeps_state, open_once
 from emberkeep.api.registry import Registered, Registry
-from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkUnavailable
@@ -43,6 +42,7 @@ class DriverFunctions:
         ended_on_request: Callable[[], bool] = lambda: False,
         failed: Callable[[], bool] = lambda: False,
         seconds: float = 600.0,
+        end_queries: Callable[[], None] = lambda: None,
     ) -> None:
         """Create the owner of the functions, which does nothing before ``follow``.
 
@@ -51,6 +51,7 @@ class DriverFunctions:
         - ``ended_on_request``: returns true if a procedure has ended the job, or is doing so.
         - ``failed``: returns true if a query of the script has failed.
         - ``seconds``: time limit of one call of a function.
+        - ``end_queries``: stops the queries that the script has left running, before their functions and Spark end.
         """
         self._registry = registry
         self._restored = restored
@@ -58,6 +59,7 @@ class DriverFunctions:
         self._ended_on_request = ended_on_request
         self._failed = failed
         self._seconds = seconds
+        self._end_queries = end_queries
         self._calls = FunctionCalls(seconds)
         # Never call the user's code while holding this lock.
         self._changed = threading.Condition()
@@ -145,7 +147,7 @@ class DriverFunctions:
         with self._ending:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
-            _end_queries()
+            self._end_queries()
             for step in (self.prepare_to_shutdown, self.shutdown, self.close):
                 if not self.has_other_end():  # the job may be cancelled between steps
                     step()
@@ -253,11 +255,3 @@ class DriverFunctions:
         """True if the function was closed: by Emberkeep, or by the script if it is a RichFunction."""
         with self._changed:
             return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
-
-
-def _end_queries() -> None:
-    """Stop the queries that the script has left running, before their functions end and before Spark ends."""
-    session = session_of_process()
-    if session is not None:
-        for query in session.streams.active:
-            query.stop()

@@ -140,6 +140,12 @@ class ScriptQueries:
         """True if a query has ended with an error. Raises what Py4J raises."""
         return any(query.handle.exception() is not None for query in self.all())
 
+    def stop(self) -> None:
+        """Stop the queries that run, of all sessions. Raises what PySpark raises."""
+        for query in self.all():
+            if query.handle._jsq.isActive():
+                query.handle.stop()
+
     def of_handle(self, handle: Any) -> ScriptQuery | None:
         with self._lock:
             return next((query for query in self._known if query.handle is handle), None)

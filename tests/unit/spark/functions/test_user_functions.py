@@ -356,3 +356,15 @@ def test_what_takes_part_is_told_by_its_methods() -> None:
     assert not takes_part(plain)
     assert not takes_part(Traced)
     assert not takes_part(object())
+
+
+@pytest.mark.req("END-3")
+def test_queries_end_before_their_functions_at_the_end_of_the_sources() -> None:
+    function = Traced()
+    registry = Registry()
+    executors = ExecutorFunctions(WorkerPort("127.0.0.1", 1), dict)
+    driver = DriverFunctions(registry, dict, executors, end_queries=lambda: function.calls.append("queries end"))
+    driver.follow()
+    registry.add(function)
+    driver.sources_ended()
+    assert function.calls == ["open", "queries end", *FINITE]

@@ -105,3 +105,16 @@ def test_a_query_is_known_while_it_is_started_again() -> None:
     queries.start_again(query)
     assert seen == [True]
     assert not queries.is_starting_again("1")
+
+
+def test_all_running_queries_are_stopped_whatever_session_has_started_them() -> None:
+    """A session lists only its own queries; functions that see rows after their end would lose these."""
+    stopped: list[str] = []
+    queries = ScriptQueries()
+    for identity, active in (("1", True), ("2", False), ("3", True)):
+        handle = cast(Any, Handle(identity))
+        handle._jsq = SimpleNamespace(isActive=lambda active=active: active)
+        handle.stop = lambda identity=identity: stopped.append(identity)
+        start(queries, handle, f"/c/{identity}")
+    queries.stop()
+    assert stopped == ["1", "3"]
