@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -26,6 +27,7 @@ from emberkeep.base.processes.standard_streams import say
 
 _STATE_VERSION = 1
 _PAUSE_SECONDS = 1.0  # between tries to write to an output that is unavailable
+_NEWEST: weakref.WeakValueDictionary[str, RollingFileSink] = weakref.WeakValueDictionary()  # by work directory
 _MIB = 2**20
 
 
@@ -70,6 +72,7 @@ class RollingFileSink(FollowsQueries):
         self._frames: SparkFrames | None = None
         self._watch: AgeWatch | None = None
         self._restored: tuple[str, int] | None = None
+        self._place = ""  # its work directory, once it has taken the output over
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         """Write a micro-batch. While the output's file system is unavailable, wait without limit, and say so on stderr.
@@ -161,8 +164,8 @@ class RollingFileSink(FollowsQueries):
     # --- making the writer --------------------------------------------------------------------------------------------
 
     def _opened_if_used(self) -> PartWriter | None:
-        """Return the writer, opening it if no batch has arrived yet; None without Spark or once closed."""
-        if self._life == "closed":
+        """Return the writer, opening it if no batch has arrived yet; None without Spark, or once closed or replaced."""
+        if self._life == "closed" or self._is_replaced():
             return None
         if self._writer is not None:
             return self._writer
@@ -186,10 +189,15 @@ class RollingFileSink(FollowsQueries):
                 files, self._frames, places, owner, self._form, self._limits, _now_ms, self._adopt, self._restored
             )
             self._check_restored(writer)
-            self._writer = writer
+            self._writer, self._place = writer, places.work
+            _replace(places.work, self)
             self._watch = AgeWatch(writer.next_age_ms, self._show, _spark_is_up)
             self._watch.start()
         return self._writer
+
+    def _is_replaced(self) -> bool:
+        """True if the script has made another sink for the same output, for example to try again."""
+        return self._writer is not None and _NEWEST.get(self._place, self) is not self
 
     def _reach(self, session: Any) -> tuple[SinkFiles, SinkPlaces]:
         from py4j.protocol import Py4JError
@@ -232,6 +240,13 @@ class RollingFileSink(FollowsQueries):
                 f"newest batch is {batch if query else 'none'}: rows are missing",
                 hint="check whether the output or its work directory was removed or restored from an older copy",
             )
+
+
+def _replace(place: str, sink: RollingFileSink) -> None:
+    """Note which sink of this process has taken an output over last: the earlier one has nothing left to end."""
+    before, _NEWEST[place] = _NEWEST.get(place), sink
+    if before is not None and before is not sink and before._watch is not None:
+        before._watch.stop()
 
 
 def _form(name: str) -> FileFormat:
