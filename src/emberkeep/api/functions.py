@@ -69,7 +69,7 @@ class RichFunction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            well = kind is None and not REGISTRY.has_other_end()
+            well = kind is None and not REGISTRY.has_other_end(self)
             if well and self._life != "closed" and isinstance(self, WithGracefulShutdown):
                 self.prepare_to_shutdown()
                 self.shutdown()

@@ -26,7 +26,7 @@ class Registry:
         self._lock = threading.Lock()
         self._entries: list[Registered] = []
         self._added: Callable[[Registered], None] = lambda _: None
-        self._has_other_end: Callable[[], bool] = lambda: False
+        self._has_other_end: Callable[[Any], bool] = lambda _: False
 
     def add(self, function: Any, name: str = "") -> None:
         """Register a function. A function that is registered already keeps its first name."""
@@ -43,17 +43,17 @@ class Registry:
         with self._lock:
             return list(self._entries)
 
-    def follow(self, added: Callable[[Registered], None], has_other_end: Callable[[], bool]) -> None:
+    def follow(self, added: Callable[[Registered], None], has_other_end: Callable[[Any], bool]) -> None:
         """Call ``added`` for each function that is registered from now on.
 
-        ``has_other_end``: True if the job was stopped or cancelled, or has failed. Then the end of the script does not
-        mean that its sources have ended.
+        ``has_other_end``: True if the job was stopped or cancelled, or has failed; or if only the SparkContext in which
+        a function was used has. Then the end of the script does not mean that its sources have ended.
         """
         with self._lock:
             self._added, self._has_other_end = added, has_other_end
 
-    def has_other_end(self) -> bool:
-        return self._has_other_end()
+    def has_other_end(self, function: Any) -> bool:
+        return self._has_other_end(function)
 
 
 REGISTRY = Registry()

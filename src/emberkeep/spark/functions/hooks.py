@@ -55,6 +55,7 @@ class FunctionHooks:
                 target = getattr(function, "__self__", function)
                 if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
                     self._registry.add(target)
+                    self._functions.used(target)
             return original(owner, function)
 
         return given

@@ -69,6 +69,7 @@ class DriverFunctions:
         self._ended: set[str] = set()
         self._ending = threading.RLock()  # only one thread at a time runs the steps at the sources' end
         self._ended_badly = False
+        self._stopped_badly: list[Any] = []  # functions whose SparkContext was stopped after an error
 
     def follow(self) -> None:
         """Begin each function that is registered from now on, and accept connections from executors."""
@@ -78,8 +79,7 @@ class DriverFunctions:
     # --- UserFunctions ------------------------------------------------------------------------------------------------
 
     def prepare_to_shutdown(self) -> None:
-        self._executors.call_all("prepare_to_shutdown")
-        self._call_all(self._living(), "prepare_to_shutdown")
+        self._end_well("prepare_to_shutdown", self._living())
 
     def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
         del checkpoint_id
@@ -103,8 +103,7 @@ class DriverFunctions:
         self._call_all(asked, "notify_checkpoint_complete", checkpoint_id)
 
     def shutdown(self) -> None:
-        self._executors.call_all("shutdown")
-        self._call_all(self._living(), "shutdown")
+        self._end_well("shutdown", self._living())
 
     def close(self) -> None:
         """Close functions on executors, then those here in reverse order: later ones may use earlier ones."""
@@ -134,9 +133,14 @@ class DriverFunctions:
         """
         self._ended_badly = True
 
-    def has_other_end(self) -> bool:
-        """True if the job was stopped, was cancelled or has failed, so that its sources have not ended."""
-        return self._ended_badly or self._ended_on_request()
+    def has_other_end(self, function: Any = None) -> bool:
+        """True if the job was stopped, was cancelled or has failed, so that its sources have not ended.
+
+        ``function``: True as well if only the SparkContext in which this function was used has failed.
+        """
+        with self._changed:
+            is_left = any(each is function for each in self._stopped_badly)
+        return is_left or self._ended_badly or self._ended_on_request()
 
     def sources_ended(self) -> None:
         """Run the steps at the end of all sources: end the queries, then prepare, shut down and close the functions.
@@ -148,7 +152,12 @@ class DriverFunctions:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             self._end_queries()
-            for step in (self.prepare_to_shutdown, self.shutdown, self.close):
+            well = [entry for entry in self._living() if not self.has_other_end(entry.function)]
+            steps = (
+                functools.partial(self._end_well, "prepare_to_shutdown", well),
+                functools.partial(self._end_well, "shutdown", well),
+            )
+            for step in (*steps, self.close):
                 if not self.has_other_end():  # the job may be cancelled between steps
                     step()
 
@@ -156,15 +165,24 @@ class DriverFunctions:
         """Take the steps at the sources' end while Spark still runs, then close the functions on executors.
 
         ``failed``: Spark stops because of an exception. In that case, or if a query has failed, the sources have not
-        ended: skip these steps.
+        ended: skip these steps. The functions are only closed then, unless the script goes on to use them in another
+        SparkContext, as one does that tries again.
         """
         if self._has_any():
             if failed or self._query_failed():
-                self.ended_badly()
-            self.sources_ended()
+                living = self._living()
+                with self._changed:
+                    self._stopped_badly += [entry.function for entry in living]
+            else:
+                self.sources_ended()
             self._executors.close()  # in every case: executors end with Spark
 
     # --- finding and calling ------------------------------------------------------------------------------------------
+
+    def used(self, function: Any) -> None:
+        """Record that the script gives this function to a query."""
+        with self._changed:
+            self._stopped_badly = [each for each in self._stopped_badly if each is not function]
 
     def begin_all(self) -> None:
         """Begin the functions that could not begin before, because there was no SparkContext."""
@@ -238,6 +256,10 @@ class DriverFunctions:
         except Exception as error:  # noqa: BLE001 - whatever Py4J raises: without Spark there is no successful end
             log.warning("cannot tell whether a query has failed: Spark does not answer", reason=str(error))
             return True
+
+    def _end_well(self, method: str, entries: list[Registered]) -> None:
+        self._executors.call_all(method)
+        self._call_all(entries, method)
 
     def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:
         """Call a method of each function that has it; return results by name.

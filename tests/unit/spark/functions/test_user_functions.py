@@ -189,7 +189,7 @@ def test_a_block_that_a_cancelled_script_leaves_without_an_error_is_no_good_end(
         with function:
             driver.ended_badly()
     finally:
-        REGISTRY.follow(lambda _: None, lambda: False)
+        REGISTRY.follow(lambda _: None, lambda _: False)
     assert function.calls == ["open", "close"]
 
 
@@ -368,3 +368,19 @@ def test_queries_end_before_their_functions_at_the_end_of_the_sources() -> None:
     registry.add(function)
     driver.sources_ended()
     assert function.calls == ["open", "queries end", *FINITE]
+
+
+@pytest.mark.req("END-3")
+def test_functions_of_a_spark_context_that_has_failed_do_not_keep_those_of_the_next_from_their_end() -> None:
+    """A script may stop Spark after an error, and try again with a new SparkContext."""
+    failed, again, other = Traced(), Traced(), Traced()
+    driver = functions_of(failed, again)
+    driver.spark_stops(failed=True)
+    assert driver.has_other_end(failed)
+    assert failed.calls == again.calls == ["open"], "the script may use them again"
+
+    driver._registry.add(other)
+    driver.used(again)
+    driver.sources_ended()
+    assert again.calls == other.calls == ["open", *FINITE]
+    assert failed.calls == ["open", *CANCEL]
