@@ -14,6 +14,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import thread as thread_pools
 from dataclasses import dataclass
 from enum import Enum
 from importlib.machinery import SourceFileLoader
@@ -262,10 +263,25 @@ def _wait_for_threads(before: set[threading.Thread]) -> None:
             and not thread.name.startswith(OWN_THREAD_PREFIX)
         ]
 
+    _run_thread_exits()
     while threads := of_script():
         _shut_down_pools(set(threads))
         for thread in threads:
             thread.join()
+
+
+def _run_thread_exits() -> None:
+    """Call what packages have registered for the wait for threads, as the interpreter does before it.
+
+    A ProcessPoolExecutor that was left open ends so. That of ThreadPoolExecutor is left out, because it would end
+    Emberkeep's own pools: see ``_shut_down_pools``.
+    """
+    for each in reversed(getattr(threading, "_threading_atexits", ())):
+        if getattr(each, "func", each) is not thread_pools._python_exit:
+            try:
+                each()
+            except Exception as error:  # noqa: BLE001 - it is not the script's, and Python prints it as well
+                traceback.print_exception(error)
 
 
 def _shut_down_pools(threads: set[threading.Thread]) -> None:

@@ -70,6 +70,8 @@ _LIKE_PLAIN = {
     "has no such module": "import no_such_module_anywhere",
     "leaves a thread": "import threading as t, time\nt.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()",
     "leaves a pool": "from concurrent.futures import ThreadPoolExecutor as P\np = P(2)\np.submit(print, 'in pool')",
+    "leaves a pool of processes": "from concurrent.futures import ProcessPoolExecutor as P\np = P(2)\n"
+    "print(p.submit(abs, -3).result(), flush=True)",
     "fails in a thread": "import threading\nthreading.Thread(target=lambda: 1 / 0, name='t').start()",
     "sets an excepthook": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\nraise ValueError",
     "has an excepthook that fails": "import sys\n"
