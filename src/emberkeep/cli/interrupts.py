@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def to_catch(numbers: Iterable[signal.Signals]) -> list[signal.Signals]:
+    """Return the signals without a SIGHUP that this process ignores, as under ``nohup``.
+
+    A handler would undo that, here and in the processes that this one starts.
+    """
+    hangup_ends = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [number for number in numbers if number is not signal.SIGHUP or hangup_ends]
 
 
 class Interrupts:
@@ -38,12 +47,13 @@ class Interrupts:
             pending.add(task)
             task.add_done_callback(pending.discard)
 
-        for number in _SIGNALS:
+        counted = to_catch(_SIGNALS)
+        for number in counted:
             loop.add_signal_handler(number, caught)
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            for number in counted:
                 loop.remove_signal_handler(number)
 
     async def _tell(self) -> None:

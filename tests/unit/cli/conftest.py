@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,14 @@ import pytest
 
 from tests.unit.cli.scripted_gateway import Scripted, serving_gateway
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
+
+
+@pytest.fixture(autouse=True)
+def terminal() -> Iterator[None]:
+    """Let the end of the terminal end commands, also if it does not end the tests: they may run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture

@@ -159,10 +159,13 @@ def execute(
 
 async def _run(words: tuple[str, ...], address: str) -> int:
     """Run the command to its end, whatever signals arrive, and return its exit code as a shell does. Raises Fatal."""
+    from emberkeep.cli.interrupts import to_catch
+
     loop = asyncio.get_running_loop()
     early: list[signal.Signals] = []  # before there is a process
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # Ctrl-C reaches the command, too, which decides what it means
-    for number in _PASSED_ON:
+    passed_on = to_catch(_PASSED_ON)
+    for number in passed_on:
         loop.add_signal_handler(number, early.append, number)
     try:
         process = await asyncio.create_subprocess_exec(*words, env={**os.environ, "SPARK_REMOTE": address})
@@ -173,7 +176,7 @@ async def _run(words: tuple[str, ...], address: str) -> int:
         with suppress(ProcessLookupError):
             process.send_signal(number)
 
-    for number in _PASSED_ON:
+    for number in passed_on:
         loop.add_signal_handler(number, pass_on, number)
     for number in early:
         pass_on(number)
