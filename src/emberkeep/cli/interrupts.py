@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -59,3 +62,17 @@ class Interrupts:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+async def cancelled_by_signals(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of ``work``. SIGTERM and SIGHUP cancel it, as asyncio lets Ctrl-C do."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"  # noqa: S101
+    caught = to_catch((signal.SIGTERM, signal.SIGHUP))
+    for number in caught:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await work
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)

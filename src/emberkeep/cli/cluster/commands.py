@@ -69,12 +69,16 @@ def up(
     zookeepers
         With --ha: how many ZooKeeper servers: 1, 3 or 5. Default: 1.
     """
+    from emberkeep.cli.interrupts import cancelled_by_signals
     from emberkeep.client.clusters.local_cluster import UpResult
 
     shape = _highly_available(_shape(task_managers, slots, nodes, memory, config), ha, job_managers, zookeepers)
     said = (task_managers, slots, nodes, memory, job_managers, zookeepers) != (None,) * 6 or ha or shape.definitions
     cluster = _local(config)
-    result: UpResult = asyncio.run(cluster.up(shape, as_it_was=not said))
+    try:
+        result: UpResult = asyncio.run(cancelled_by_signals(cluster.up(shape, as_it_was=not said)))
+    except asyncio.CancelledError:
+        return ExitCode.INTERRUPTED
     if result.started:
         say(f"the cluster is up: {_count(result.record)}")
     else:

@@ -5,11 +5,13 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from emberkeep.cli.application import main
 from emberkeep.cli.interrupts import Interrupts
+from emberkeep.client.clusters.local_cluster import LocalCluster
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info
 
 Output = pytest.CaptureFixture[str]
@@ -55,3 +57,23 @@ def test_a_command_beside_a_spark_connect_server_survives_its_terminal_under_noh
     script = "import os; os.kill(os.getppid(), 1); os.kill(os.getpid(), 1); print('still here')"
     assert main(["connect", "exec", sys.executable, "-c", script]) == 0
     assert capfd.readouterr().out == "still here\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_start_of_a_cluster_that_is_ended_takes_back_what_it_has_started(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_back = []
+
+    async def up(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(DEADLINE)
+        except asyncio.CancelledError:
+            taken_back.append(number)
+            raise
+
+    monkeypatch.setattr(LocalCluster, "up", up)
+    assert main(["cluster", "up", "--state-dir", str(tmp_path)]) == 130
+    assert taken_back == [number]
+    assert signal.getsignal(number) is signal.SIG_DFL
