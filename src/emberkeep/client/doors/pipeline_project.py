@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from emberkeep.base.configuration.places import path_of, scheme_of
 from emberkeep.base.configuration.yaml_documents import load_yaml
 from emberkeep.base.errors import InvalidInput
 
@@ -42,6 +43,8 @@ class PipelineProject:
 def find_project(spec: str | None, directory: Path) -> PipelineProject:
     """Return the project of the specification ``spec``, or of the nearest one in ``directory`` and above.
 
+    If the specification is a symbolic link, the project is the directory that has the link, as in Spark.
+
     Raises InvalidInput: no specification, or one that cannot be used.
     """
     if spec is None:
@@ -50,7 +53,7 @@ def find_project(spec: str | None, directory: Path) -> PipelineProject:
         path = Path(spec)
         if not path.is_file():
             raise InvalidInput(f"the pipeline specification {spec} does not exist", field="--spec")
-    return _read(path.resolve())
+    return _read(path.parent.resolve() / path.name)
 
 
 def pack(project: PipelineProject, target: Path) -> None:
@@ -143,12 +146,23 @@ def _patterns(path: Path, libraries: Any) -> Iterator[str]:
 
 
 def _files(project: PipelineProject) -> Iterator[Path]:
-    storage = Path(project.storage.removeprefix("file://")) if project.storage.startswith(("/", "file:///")) else None
+    storage = _storage_directory(project.storage)
     for place, folders, files in os.walk(project.directory, followlinks=True):
         folders[:] = sorted(
-            name for name in folders if _belongs(name) and Path(place, name) != storage and not _leads_up(place, name)
+            name
+            for name in folders
+            if _belongs(name) and os.path.realpath(Path(place, name)) != storage and not _leads_up(place, name)
         )
         yield from (Path(place, name) for name in sorted(files) if _belongs(name))
+
+
+def _storage_directory(storage: str) -> str | None:
+    """Return the pipeline's storage without symbolic links; None if it is not on this machine."""
+    try:
+        path = path_of(storage) if scheme_of(storage) == "file" else storage
+    except ValueError:
+        return None
+    return os.path.realpath(path) if path.startswith("/") else None
 
 
 def _leads_up(place: str, name: str) -> bool:

@@ -144,3 +144,21 @@ def test_what_is_no_regular_file_is_told_and_not_waited_for(project: Path, tmp_p
     os.mkfifo(project / "events")
     with pytest.raises(InvalidInput, match="events is not a regular file"):
         packed(project, tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize("form", ["file://{}", "file:{}", "{}", "file://localhost{}"])
+def test_the_storage_is_left_out_however_its_place_is_written(project: Path, tmp_path: Path, form: str) -> None:
+    (tmp_path / "link").symlink_to(project)
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace(f"file://{project}", form.format(tmp_path / "link")))
+    assert not any("_checkpoints" in name for name in packed(tmp_path / "link", tmp_path / "a.zip"))
+
+
+def test_the_project_of_a_linked_specification_is_where_the_link_is(project: Path, tmp_path: Path) -> None:
+    shared = tmp_path / "specifications" / "shop.yml"
+    shared.parent.mkdir()
+    (project / "spark-pipeline.yml").rename(shared)
+    (project / "spark-pipeline.yml").symlink_to(shared)
+    assert find_project(None, project).directory == project
+    assert find_project(str(project / "spark-pipeline.yml"), tmp_path).spec.name == "spark-pipeline.yml"
+    assert "transformations/orders.py" in packed(project, tmp_path / "a.zip")
