@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,12 +237,24 @@ class WorkingDirectory:
 def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> StateLayout:
     """Return the layout for a configuration.
 
-    The root is emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory. Raises InvalidInput.
+    The root is emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory. As the XDG specification
+    says, a relative path in that variable is ignored. Raises InvalidInput.
     """
     if configuration[STATE_DIRECTORY]:
         root = Path(directory_of(STATE_DIRECTORY.key, configuration[STATE_DIRECTORY])).absolute()
-    elif environ.get("XDG_STATE_HOME"):
+    elif environ.get("XDG_STATE_HOME", "").startswith("/"):
         root = Path(environ["XDG_STATE_HOME"]) / "emberkeep"
     else:
-        root = Path(environ.get("HOME", "/")) / ".local" / "state" / "emberkeep"
+        root = _home(environ) / ".local" / "state" / "emberkeep"
     return StateLayout(root, configuration)
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    """Return the home directory: without HOME, as in services of the system, that of the user's account."""
+    home = environ.get("HOME", "")
+    if home.startswith("/"):
+        return Path(home)
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a user without an entry, as in some containers
+        return Path("/")

@@ -38,9 +38,12 @@ _UNFINISHED = ".unfinished-"
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
-    """Return the archives' directory in the user's cache. An archive is executable code, so users never share one."""
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else _home() / ".cache") / "emberkeep" / "class-archives"
+    """Return the archives' directory in the user's cache. An archive is executable code, so users never share one.
+
+    As the XDG specification says, a relative path in its variable is ignored: each process would take it for another.
+    """
+    base = environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else _home() / ".cache") / "emberkeep" / "class-archives"
 
 
 def _home() -> Path:
