@@ -46,9 +46,12 @@ class ConfigOptions:
 
     def load(self) -> Configuration:
         """Return all settings. Raises InvalidInput."""
+        from emberkeep.base.configuration.places import with_plain_paths
         from emberkeep.base.configuration.sources import load_configuration
 
-        return load_configuration(config_file=self.config_file, environ=os.environ, definitions=self.all_definitions)
+        return with_plain_paths(
+            load_configuration(config_file=self.config_file, environ=os.environ, definitions=self.all_definitions)
+        )
 
     def layout(self) -> StateLayout:
         from emberkeep.base.configuration.layout import state_layout

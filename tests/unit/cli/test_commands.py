@@ -254,6 +254,15 @@ def test_info_shows_the_alarms_of_the_watchdog(fake: FakeJobManager, capfd: Outp
     assert "restarted more than 5 times (restarts, since " in out
 
 
+def test_a_place_may_be_a_uri_for_commands_as_for_daemons(fake: FakeJobManager, tmp_path: Path, capfd: Output) -> None:
+    (tmp_path / "a token").write_text(TOKEN)
+    fake.jobs = {A: job_info(A, "etl")}
+    assert main(["list", "-D", f"security.token-file=file://{tmp_path}/a%20token"]) == 0
+    assert "etl" in capfd.readouterr().out
+    assert main(["list", "-D", "security.token-file=file://elsewhere/token"]) == 2
+    assert "security.token-file" in capfd.readouterr().err
+
+
 def test_info_shows_the_flows_of_a_pipeline_and_why_one_failed(fake: FakeJobManager, capfd: Output) -> None:
     done = FlowInfo(name="shop.orders", state="COMPLETED", since=NOW, message="as planned")
     failed = FlowInfo(name="shop.total", state="FAILED", since=NOW, message="no column x")

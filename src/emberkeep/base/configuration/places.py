@@ -79,6 +79,21 @@ def with_resolved_places(configuration: Configuration) -> Configuration:
     return Configuration(settings)
 
 
+def with_plain_paths(configuration: Configuration) -> Configuration:
+    """Return the configuration with paths in place of ``file:`` URIs, for a command of a user.
+
+    A relative place stays: it is below the directory that the user is in. Raises InvalidInput naming the key of a URI
+    that is no path on this machine.
+    """
+    settings = dict(configuration.settings)
+    for option in _PLACES:
+        setting = settings.get(option)
+        if setting is not None and scheme_of(setting.value) == "file":
+            path = directory_of(setting.key, setting.value)
+            settings[option] = replace(setting, value=path, text=path)
+    return Configuration(settings)
+
+
 def _resolved(key: str, place: str, schemes: tuple[str, ...] | None, hint: str) -> str:
     if not place or place.startswith("/"):
         return place

@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.base.configuration.layout import state_layout
-from emberkeep.base.configuration.places import with_resolved_places
+from emberkeep.base.configuration.places import with_plain_paths, with_resolved_places
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.arguments import parse_arguments
@@ -38,6 +38,16 @@ def text_of(configuration: Configuration) -> str:
 def test_a_path_and_its_uri_are_one_place(key: str, place: str) -> None:
     configuration = with_resolved_places(Configuration().with_texts({key: place}, "test"))
     assert text_of(configuration) == "/a b"
+
+
+@pytest.mark.parametrize("key", PLACES)
+@pytest.mark.parametrize(
+    ("place", "path"), [("file:///a%20b", "/a b"), ("FILE:/a", "/a"), ("a/b", "a/b"), ("", ""), ("/a", "/a")]
+)
+def test_commands_take_the_same_uris_and_leave_relative_places_to_the_users_directory(
+    key: str, place: str, path: str
+) -> None:
+    assert text_of(with_plain_paths(Configuration().with_texts({key: place}, "test"))) == path
 
 
 @pytest.mark.req("SAFE-8")
