@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
+from emberkeep.base.errors import InvalidInput
+
 if TYPE_CHECKING:
     from emberkeep.base.configuration.layout import StateLayout
     from emberkeep.base.configuration.values import Configuration
@@ -33,6 +35,10 @@ class ConfigOptions:
     "State directory of the local cluster. Default: ~/.local/state/emberkeep."
     definitions: Annotated[tuple[str, ...], Parameter(name="-D", metavar="KEY=VALUE", group=CLUSTER_GROUP)] = ()
     "Set a configuration key; may be repeated. `emberkeep config show --all` lists the keys."
+
+    def __post_init__(self) -> None:
+        _require_text("--config", self.config)
+        _require_text("--state-dir", self.state_dir)
 
     @property
     def all_definitions(self) -> tuple[str, ...]:
@@ -78,6 +84,10 @@ class ClusterOptions(ConfigOptions):
     url: Annotated[str | None, Parameter(metavar="URL", group=CLUSTER_GROUP)] = None
     "Address of the JobManager. Default: $EMBERKEEP_URL, else rest.address, else the cluster on this machine."
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require_text("--url", self.url)
+
     def find(self) -> Endpoint | None:
         """Return the cluster to talk to; None if none is found. Raises InvalidInput, Fatal."""
         from emberkeep.client.clusters.discovery import find_cluster
@@ -89,6 +99,13 @@ class ClusterOptions(ConfigOptions):
         from emberkeep.client.clusters.discovery import require_cluster
 
         return require_cluster(self.load(), os.environ, self.url)
+
+
+def _require_text(option: str, text: str | None) -> None:
+    """Raise InvalidInput for an option that is given and empty: without it, the command would act elsewhere."""
+    if text is not None and not text.strip():
+        hint = "leave it out; if it comes from a variable, see that this is set"
+        raise InvalidInput(f"{option} is empty", field=option, hint=hint)
 
 
 DEFAULT_CLUSTER = ClusterOptions()

@@ -234,6 +234,17 @@ def test_list(fake: FakeJobManager, capfd: Output) -> None:
     assert [job["jid"] for job in json.loads(capfd.readouterr().out)] == [A, B]
 
 
+@pytest.mark.parametrize("option", ["--url", "--config", "--state-dir"])
+@pytest.mark.parametrize("words", ["list {}=", "cancel a1 {}=", "run {}= app.py", "connect up {}="])
+def test_an_option_that_names_a_cluster_and_is_empty_selects_no_other_one(
+    fake: FakeJobManager, capfd: Output, option: str, words: str
+) -> None:
+    fake.jobs = {A: job_info(A, "etl")}
+    assert main(words.format(option).split()) == 2
+    assert f"{option} is empty" in capfd.readouterr().err
+    assert not fake.requests
+
+
 def test_info(fake: FakeJobManager, capfd: Output) -> None:
     fake.jobs = {A: job_info(A, "etl", waiting="2 of 4 slots are missing")}
     assert main(["info", "etl"]) == 0
