@@ -15,6 +15,7 @@ from emberkeep.cli.messages import say
 from emberkeep.cli.moments import moment
 from emberkeep.cli.parameters import Job, Output
 from emberkeep.cli.tables import OutputFormat, print_entries
+from emberkeep.cli.views.patience import Patience
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -72,7 +73,7 @@ def audit(
     Parameters
     ----------
     follow
-        Show further entries as they are written, until interrupted.
+        Show further entries as they are written, until interrupted; also after another JobManager has taken over.
     """
     from emberkeep.base.clock import SystemClock
     from emberkeep.client.job_reference import resolve_job
@@ -86,12 +87,14 @@ def audit(
         print_entries(entries, output, _COLUMNS, _row, is_first=True)
         if not entries and not output.is_data:
             say("the audit log has no such entries")
+        patience = Patience()
         while follow:
             await asyncio.sleep(_POLL_SECONDS)
             last = entries[-1].id if entries else ""
             if last:
                 parameters["since"] = str(int(last[:13]))
-            further = [one for one in await _newest(client, parameters, 1000) if one.id > last]
+            found = await patience.of(lambda: _newest(client, parameters, 1000))
+            further = [one for one in found if one.id > last]
             print_entries(further, output, _COLUMNS, _row, is_first=False)
             entries = further or entries
 

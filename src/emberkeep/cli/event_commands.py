@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
 from emberkeep.cli.moments import moment
 from emberkeep.cli.parameters import Job, Output
 from emberkeep.cli.tables import OutputFormat, print_entries
+from emberkeep.cli.views.patience import Patience
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.chronicle.rest_events import Event
 
 _POLL_SECONDS = 1.0
-_MOST_FAILURES = 10  # polls in a row without a reply, each tried for a minute, after which following ends
 _COLUMNS = ("TIME", "TYPE", "ATTEMPT", "BY", "EVENT")
 
 
@@ -102,20 +103,12 @@ async def _follow(
     types: tuple[str, ...],
     output: OutputFormat,
 ) -> None:
-    """Print further events until interrupted. Raises the last error after _MOST_FAILURES polls without a reply."""
-    failures = 0
+    """Print further events until interrupted."""
+    patience = Patience()
     while True:
         await asyncio.sleep(_POLL_SECONDS)
-        try:
-            page = await client.events.after(job_id, cursor, parameters, types)
-        except RetryLater as error:  # an election is in progress, or the storage is away
-            failures += 1
-            if failures == 1:
-                say(f"waiting for the JobManager: {error.message}")
-            if failures >= _MOST_FAILURES:
-                raise
-            continue
-        failures, cursor = 0, page.next
+        page = await patience.of(functools.partial(client.events.after, job_id, cursor, parameters, types))
+        cursor = page.next
         print_entries(page.events, output, _COLUMNS, _row, is_first=False)
 
 

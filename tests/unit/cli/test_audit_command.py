@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.cli import audit_commands
 from emberkeep.cli.application import main
+from emberkeep.cli.views import patience
 from emberkeep.protocol.rest_audit import AuditEntry
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
 
@@ -96,3 +99,27 @@ def test_an_empty_log_and_a_wrong_time_are_told(capfd: Output) -> None:
     assert main(["audit", "--since", "yesterday"]) != 0
     assert "for example 2h" in capfd.readouterr().err
     assert main(["audit", "--limit", "0"]) != 0
+
+
+def test_follow_goes_on_although_the_leader_changes(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_commands, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "_PAUSE", 0.01)
+    away = RetryLater("an election is under way")
+    answers: Iterator[list[AuditEntry] | EmberkeepError] = iter(
+        [[entry(1)], away, away, [entry(1), entry(2)], [entry(2)], Conflict("enough")]
+    )
+
+    async def newest(*_: object) -> list[AuditEntry]:
+        answer = next(answers)
+        if isinstance(answer, EmberkeepError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(audit_commands, "_newest", newest)
+    assert main(["audit", "-f", "-o", "json"]) == 1
+    out, err = capfd.readouterr()
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [entry(1).id, entry(2).id]
+    assert err.count("an election is under way; still waiting") == 1
+    assert "enough" in err

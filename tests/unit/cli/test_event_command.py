@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.chronicle.selection import Page, Selection
 from emberkeep.cli import event_commands
 from emberkeep.cli.application import main
+from emberkeep.cli.views import patience
+from emberkeep.client.calls.events import EventCalls
+from emberkeep.protocol.chronicle.rest_events import EventList
 from tests.unit.client.fake_job_manager import FakeJobManager
 
 Output = pytest.CaptureFixture[str]
@@ -111,3 +115,29 @@ def test_follow_keeps_the_times_that_select(
     monkeypatch.setattr(fake.chronicle, "read", reading)
     assert main(["events", JOB, "-f", "--since", "2030-01-01", "-o", "json"]) != 0
     assert capfd.readouterr().out == ""
+
+
+def test_follow_goes_on_although_the_leader_changes(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_commands, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "_PAUSE", 0.01)
+    note(fake, "before")
+    after, polls = EventCalls.after, 0
+
+    async def polled(self: EventCalls, *arguments: Any) -> EventList:
+        nonlocal polls
+        polls += 1
+        if polls <= 20:
+            raise RetryLater("an election is under way")
+        if polls == 22:
+            raise Conflict("enough")
+        note(fake, "after")
+        return await after(self, *arguments)
+
+    monkeypatch.setattr(EventCalls, "after", polled)
+    assert main(["events", JOB, "-f", "-o", "json"]) == 1
+    captured = capfd.readouterr()
+    assert [json.loads(line)["message"] for line in captured.out.splitlines()] == ["before", "after"]
+    assert captured.err.count("an election is under way; still waiting") == 1
+    assert "enough" in captured.err

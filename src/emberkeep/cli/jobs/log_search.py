@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.messages import say
+from emberkeep.cli.views.patience import asking
 from emberkeep.cli.wording import timestamp
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_logs import LogInfo
@@ -19,9 +21,10 @@ _POLL_SECONDS = 1.0  # between two requests for merged logs
 
 async def print_records(client: RestClient, path: str, printing: LogPrinting) -> None:
     """Print the selected records of a log to standard output; with ``follow``, until the log ends."""
-    offset, follow = 0, printing.reading.follow
+    follow = printing.reading.follow
+    offset, ask, wait = 0, asking(patiently=follow), FOLLOW_SECONDS if follow else 0.0
     while True:
-        found = await client.logs.search(path, printing.selection, offset, wait=FOLLOW_SECONDS if follow else 0.0)
+        found = await ask(partial(client.logs.search, path, printing.selection, offset, wait=wait))
         for record in found.records:
             sys.stdout.write(f"{record.text}\n")
         sys.stdout.flush()
@@ -39,8 +42,9 @@ async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, p
     if attempt is not None:
         selection["attempt"] = str(attempt)
     writers: dict[str, str] = {}
+    ask = asking(patiently=printing.reading.follow)
     while True:
-        found = await client.logs.merged(job_id, selection, after)
+        found = await ask(partial(client.logs.merged, job_id, selection, after))
         selection["attempt"] = str(found.attempt)  # a later one does not replace it
         for task_manager in sorted({*found.unreachable} - told):
             say(f"task manager {task_manager} does not answer: its logs are missing here")
@@ -52,7 +56,7 @@ async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, p
             say(f"{_KEPT}: lines after {timestamp(found.kept_until)} may be missing in them")
             told.add(_KEPT)
         if any(record.log not in writers for record in found.records):
-            writers = {log.id: _writer(log) for log in (await client.logs.of_job(job_id)).logs}
+            writers = {log.id: _writer(log) for log in (await ask(partial(client.logs.of_job, job_id))).logs}
         for record in found.records:
             writer = writers.get(record.log, record.log)
             for line in record.text.split("\n"):

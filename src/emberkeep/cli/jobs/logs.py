@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
@@ -14,6 +15,7 @@ from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, print_records
 from emberkeep.cli.messages import say, write_bytes
 from emberkeep.cli.tables import OutputFormat, print_data, print_table
 from emberkeep.cli.terminal import JobTerminal
+from emberkeep.cli.views.patience import asking
 from emberkeep.cli.wording import timestamp
 from emberkeep.client.calls.logs import job_log_path, job_manager_log_path, task_manager_log_path
 from emberkeep.client.follow import JobFollower
@@ -127,11 +129,11 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
     if printing.selection:
         await print_records(client, path, printing)
         return
-    reading = printing.reading
+    reading, ask = printing.reading, asking(patiently=printing.reading.follow)
     stream = sys.stderr if log.kind.endswith("stderr") else sys.stdout
     offset, end = 0, None
     if reading.byte_range is not None:
-        chunk = await client.logs.read_range(path, reading.byte_range)
+        chunk = await ask(partial(client.logs.read_range, path, reading.byte_range))
         write_bytes(stream, chunk.data)
         count = None if reading.follow else parse_byte_range(reading.byte_range).count
         offset, end = chunk.next_offset, None if count is None else chunk.offset + count
@@ -139,7 +141,8 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
             return
     while end is None or offset < end:
         if end is None:
-            chunk = await client.logs.read_at(path, offset, wait=FOLLOW_SECONDS if reading.follow else 0.0)
+            wait = FOLLOW_SECONDS if reading.follow else 0.0
+            chunk = await ask(partial(client.logs.read_at, path, offset, wait=wait))
         else:
             chunk = await client.logs.read_range(path, f"{offset}-{end - 1}")
         write_bytes(stream, chunk.data)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.cli.messages import say
@@ -42,3 +42,18 @@ class Patience:
                 self._silence.reset()
                 return found
             await asyncio.sleep(_PAUSE)
+
+
+class Asking(Protocol):
+    """Makes a request with ``ask``, once or again and again, and returns what ``ask`` returns."""
+
+    async def __call__(self, ask: Callable[[], Awaitable[T]]) -> T: ...
+
+
+def asking(*, patiently: bool) -> Asking:
+    """Return what makes requests: with ``patiently`` a Patience, else a single try of each."""
+    return Patience().of if patiently else _once
+
+
+async def _once(ask: Callable[[], Awaitable[T]]) -> T:
+    return await ask()
