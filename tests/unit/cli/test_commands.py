@@ -676,6 +676,8 @@ def test_logs_are_followed_to_the_end(fake: FakeJobManager, capfd: Output) -> No
     ends(fake, JobStatus.FINISHED)(A)
     assert main(["logs", "-f", "a1"]) == 0
     assert capfd.readouterr() == ("result\n", "warning\n")
+    assert main(["logs", "-f", "a1", "--attempt", "7"]) == 4
+    assert "the job has ended with attempt 1" in capfd.readouterr().err
 
 
 def test_cancel(fake: FakeJobManager, capfd: Output) -> None:

@@ -35,7 +35,10 @@ async def show_job_logs(
     job, reading = await client.job(job_id), printing.reading
     is_whole = reading.byte_range is None and not reading.names and not printing.selection
     if reading.follow and executor is None and is_whole:
-        first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
+        newest = max(1, job.emberkeep.attempt)
+        first = newest if attempt is None else attempt
+        if first > newest and job.state.is_globally_terminal:
+            raise Absent(f"the job has ended with attempt {newest}", hint="`emberkeep info` lists its attempts")
         await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
         return
     found = await client.logs.of_job(job_id)
