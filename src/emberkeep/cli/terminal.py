@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 
@@ -15,6 +14,7 @@ from emberkeep.protocol.rest_jobs import JobDetailsInfo
 
 _REDRAW = 0.25  # seconds between updates of the status line
 _LONG_WAIT = 3.0  # seconds; a shorter wait gets no line
+_USUAL_COLUMNS = 80
 _CLEAR = "\r\x1b[2K"
 
 
@@ -90,9 +90,7 @@ class JobTerminal:
             say(f"job {job.jid[:SHORT_ID]} waits for {waiting}")
 
     def _draw(self, line: str) -> None:
-        width = shutil.get_terminal_size().columns
-        line = inert(line)
-        self._shown = line if len(line) < width else f"{line[: width - 2]}…"
+        self._shown = _fitting(inert(line).replace("\n", " "), _columns())
         self._drawn_at = time.monotonic()
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{_CLEAR}\x1b[2m{self._shown}\x1b[0m")
@@ -104,3 +102,21 @@ class JobTerminal:
             with contextlib.suppress(OSError):
                 sys.stderr.write(_CLEAR)
                 sys.stderr.flush()
+
+
+def _columns() -> int:
+    """Return the width of the terminal at standard error. Standard output may be a file."""
+    text = os.environ.get("COLUMNS", "")
+    if text.isascii() and text.isdecimal() and len(text) < 6 and int(text):
+        return int(text)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_COLUMNS
+    except (OSError, ValueError):
+        return _USUAL_COLUMNS
+
+
+def _fitting(line: str, columns: int) -> str:
+    """Return the line, or its beginning, so that it takes less than ``columns``: letters of some scripts take two."""
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) < columns else f"{set_cell_size(line, max(0, columns - 2)).rstrip()}…"

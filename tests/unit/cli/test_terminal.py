@@ -1,7 +1,13 @@
+import fcntl
 import io
+import os
+import pty
+import struct
+import termios
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli import terminal
@@ -143,3 +149,21 @@ def test_a_terminal_that_has_gone_is_no_reason_to_stop(clock: Clock, monkeypatch
     shown.close()
     assert "RUNNING" in tried[0]
     assert "nobody reads this" in "".join(tried)
+
+
+@pytest.mark.parametrize("name", ["etl " * 30, "夜間バッチ処理" * 10], ids=["long", "wide"])
+def test_the_status_fits_into_a_narrow_terminal_also_if_the_output_goes_to_a_file(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with open(follower, "w", encoding="utf-8") as screen:  # noqa: PTH123 - a descriptor
+        monkeypatch.setattr("sys.stderr", screen)
+        JobTerminal(quiet=False).progress(job_info(JOB, name))
+        written = os.read(leader, 4096).decode()
+    os.close(leader)
+    status = written.partition("\x1b[2m")[2].removesuffix("\x1b[0m")
+    assert 35 < cell_len(status) < 40
+    assert status.endswith("…")
