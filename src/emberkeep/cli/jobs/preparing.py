@@ -46,18 +46,30 @@ def prepare_job(
 
 
 def send_job(prepared: PreparedJob, endpoint: Endpoint, *, quiet: bool) -> JobId:
-    """Upload what the cluster does not have, submit the job, and return its id."""
+    """Upload what the cluster does not have, submit the job, and return its id.
+
+    After Ctrl-C, say so if the cluster may have accepted the job.
+    """
     from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.cli.wording import SHORT_ID
     from emberkeep.client.submission.job_submission import JobSubmitting
 
     def notice(text: str) -> None:
         if not quiet:
             say(text)
 
-    async def send(client: RestClient) -> JobId:
-        return await JobSubmitting(client, prepared, UploadDisplay(say, quiet=quiet), notice).run()
+    submitting: list[JobSubmitting] = []
 
-    return with_client(endpoint, send)
+    async def send(client: RestClient) -> JobId:
+        submitting.append(JobSubmitting(client, prepared, UploadDisplay(say, quiet=quiet), notice))
+        return await submitting[0].run()
+
+    try:
+        return with_client(endpoint, send)
+    except KeyboardInterrupt:
+        if any(each.posted for each in submitting):
+            say(f"the job may have been accepted: see `emberkeep info {prepared.submission.jobid[:SHORT_ID]}`")
+        raise
 
 
 def _show(job: PreparedJob) -> None:
