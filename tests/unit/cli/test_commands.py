@@ -170,6 +170,15 @@ def test_a_syntax_error_shows_file_line_and_caret(fake: FakeJobManager, capfd: O
     assert "^" in err
 
 
+@pytest.mark.parametrize("words", ["run --keep-logs app.py", "run --keep-logs --detach app.py"])
+def test_logs_cannot_be_kept_of_a_job_of_a_cluster(fake: FakeJobManager, capfd: Output, words: str) -> None:
+    fake.on_submit = ends(fake, JobStatus.FINISHED)
+    assert main(words.split()) == 0
+    assert "--keep-logs has no effect" in capfd.readouterr().err
+    assert main([*words.split()[:-1], "--quiet", "app.py"]) == 0
+    assert "--keep-logs" not in capfd.readouterr().err
+
+
 def test_notices_of_spark_submit_options(fake: FakeJobManager, capfd: Output) -> None:
     fake.on_submit = ends(fake, JobStatus.FINISHED)
     assert main(["run", "--master", "local[2]", "--deploy-mode", "client", "--conf", "x=1", "app.py"]) == 0

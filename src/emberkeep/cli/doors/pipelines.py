@@ -14,7 +14,7 @@ from cyclopts import App, Group, Parameter
 from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
 from emberkeep.cli.doors.job_options import DEFAULT_DOOR, DoorOptions
-from emberkeep.cli.jobs.running import run_job, submit_job
+from emberkeep.cli.jobs.running import run_job, submit_job, tell_no_logs_to_keep
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions
 from emberkeep.cli.parameters import JobSwitch
 
@@ -76,6 +76,7 @@ def run(
         words.append("--full-refresh-all")
     with _prepared(spec, words, job, spark, cluster, quiet=quiet) as prepare:
         if detach:
+            tell_no_logs_to_keep(keep_logs=keep_logs, quiet=quiet)
             return submit_job(prepare, cluster, quiet=quiet)
         return run_job(prepare, cluster, keep_logs=keep_logs, quiet=quiet)
 

@@ -11,7 +11,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import CLUSTER_NAME
 from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.jobs.running import run_job, submit_job
+from emberkeep.cli.jobs.running import run_job, submit_job, tell_no_logs_to_keep
 from emberkeep.cli.jobs.submit_options import DEFAULT_JOB, DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
 from emberkeep.cli.messages import say
 from emberkeep.cli.parameters import Job, JobSwitch
@@ -54,6 +54,7 @@ def run(
         Show only the script's own output, and errors.
     """
     if detach:
+        tell_no_logs_to_keep(keep_logs=keep_logs, quiet=quiet)
         return submit(*words, job=job, quiet=quiet, spark=spark, cluster=cluster)
     return run_job(_prepare(words, job, spark, cluster, quiet=quiet), cluster, keep_logs=keep_logs, quiet=quiet)
 

@@ -26,8 +26,7 @@ def run_job(prepare: Prepare, cluster: ClusterOptions, *, keep_logs: bool, quiet
 
     if endpoint is not None:
         refuse_cluster_options(cluster.definitions)
-        if keep_logs:
-            say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
+        tell_no_logs_to_keep(keep_logs=keep_logs, quiet=quiet)
         return asyncio.run(run_on_cluster(prepared, endpoint, quiet=quiet))
     from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
     from emberkeep.client.clusters.cluster_end import STOP_MARGIN
@@ -42,6 +41,12 @@ def run_job(prepare: Prepare, cluster: ClusterOptions, *, keep_logs: bool, quiet
         storage=PrivateStorage(cluster.load()),
     )
     return asyncio.run(run_embedded(prepared, options, quiet=quiet, keep_logs=keep_logs))
+
+
+def tell_no_logs_to_keep(*, keep_logs: bool, quiet: bool) -> None:
+    """Say that ``--keep-logs`` does nothing for a job of a cluster."""
+    if keep_logs and not quiet:
+        say("--keep-logs has no effect: the cluster keeps the logs of its jobs")
 
 
 def submit_job(prepare: Prepare, cluster: ClusterOptions, *, quiet: bool) -> int:
