@@ -73,6 +73,10 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
     except Exception as error:  # noqa: BLE001 - the boundary: even a bug of ours shows no traceback
         if is_debugging():
             show_traceback(error)
+        if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":  # bytes of an argument
+            problem = InvalidInput(f"{error.object[:80]!r} is not UTF-8", hint="pass the text in UTF-8")
+            say_error(problem.message, problem.hint)
+            return code_of(problem)
         bug = f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
         say_error(*(file_problem(error) or bug))
         return ExitCode.FAILED

@@ -6,7 +6,9 @@ import errno
 
 import pytest
 
+from emberkeep.cli.application import main
 from emberkeep.cli.exit_codes import ExitCode, ended
+from tests.unit.client.fake_job_manager import FakeJobManager
 
 
 def failing(error: Exception) -> int:
@@ -30,3 +32,23 @@ def test_a_file_that_cannot_be_used_is_named(capsys: pytest.CaptureFixture[str],
 def test_any_other_error_is_ours(capsys: pytest.CaptureFixture[str], error: Exception) -> None:
     assert failing(error) == ExitCode.FAILED
     assert f"internal error: {type(error).__name__}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("node", "block", "caf\udce9", "--cause", "x"),
+        ("node", "block", "node-1", "--cause", "caf\udce9"),
+        ("taskmanagers", "show", "caf\udce9"),
+        ("logs", "--taskmanager", "caf\udce9"),
+        ("token", "revoke", "caf\udce9"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_an_argument_that_is_not_utf_8_is_wrong_usage_and_no_bug(
+    words: tuple[str, ...], fake: FakeJobManager, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    err = capfd.readouterr().err
+    assert "is not UTF-8" in err
+    assert "internal error" not in err
