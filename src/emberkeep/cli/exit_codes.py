@@ -11,7 +11,7 @@ from cyclopts import App
 from cyclopts.exceptions import CycloptsError
 
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
-from emberkeep.base.files.errors import file_problem
+from emberkeep.base.files.errors import CANNOT_STORE, file_problem
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, prepare_streams, say_error, show_traceback
 
 
@@ -67,8 +67,7 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # its reader has gone
         return ExitCode.FAILED
     except Exception as error:  # noqa: BLE001 - the boundary: even a bug of ours shows no traceback
         if is_debugging():
@@ -78,5 +77,25 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
             say_error(problem.message, problem.hint)
             return code_of(problem)
         bug = f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
-        say_error(*(file_problem(error) or bug))
+        say_error(*(_output_problem(error) or file_problem(error) or bug))
         return ExitCode.FAILED
+
+
+def _output_problem(error: Exception) -> tuple[str, str] | None:
+    """Return message and hint if the error is that the output cannot be written, such as to a full disk."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return None
+    is_told = error.errno in CANNOT_STORE
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _give_up_output()
+        is_told = True
+    return (
+        (f"cannot write the output: {error.strerror}", "check free space and quota where it goes") if is_told else None
+    )
+
+
+def _give_up_output() -> None:
+    """Let standard output lead nowhere: Python would report its error again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

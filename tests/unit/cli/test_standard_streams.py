@@ -25,6 +25,16 @@ def test_a_command_whose_output_nobody_wants_succeeds() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", ["version", "completion bash"])
+def test_output_for_which_there_is_no_room_is_told_with_the_reason(words: str, unbuffered: str) -> None:
+    result = shell(f"PYTHONUNBUFFERED={unbuffered} {_MAIN} {words} >/dev/full")
+    assert result.returncode == ExitCode.FAILED
+    first, hint = result.stderr.splitlines()
+    assert first == "emberkeep: cannot write the output: No space left on device"
+    assert hint == "  hint: check free space and quota where it goes"
+
+
 def test_messages_do_not_get_among_the_results() -> None:
     result = shell(f"{_MAIN} no-such-command 2>&-")
     assert (result.returncode, result.stdout) == (ExitCode.USAGE, "")
