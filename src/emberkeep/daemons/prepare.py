@@ -15,6 +15,8 @@ from emberkeep.spark.jvm.class_archive import (
     is_being_built,
 )
 
+_EXIT_INTERRUPTED = 130
+
 
 def main() -> int:
     """Build the archive if needed. Return the exit code."""
@@ -30,6 +32,8 @@ def main() -> int:
         else:
             _say("building the class archive; this takes about a minute")
         _say(f"done: {build_class_archive(java, directory, os.environ)}")
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
     except EmberkeepError as error:
         sys.stderr.write(f"emberkeep: {error.message}\n")
         if error.hint:
