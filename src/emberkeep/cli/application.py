@@ -94,7 +94,7 @@ def completion(
     script = completion_script(app, shell)
     if install:
         place = app.install_completion(shell=shell, add_to_startup=False)
-        place.write_text(script)
+        place.write_text(script, encoding="utf-8")
         say(f"completion is installed in {place}")
         say(_AFTER_INSTALL[shell])
     else:
