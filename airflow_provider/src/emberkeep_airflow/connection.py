@@ -59,12 +59,12 @@ def cluster_access(connection: ConnectionFields) -> ClusterAccess:
     host = (connection.host or "").strip()
     if not host:
         raise InvalidInput(f"{origin} names no JobManager", field="host", hint="set its host, for example jm.local")
-    if connection.port and "://" not in host:
-        host = join_host_port(host.strip("[]"), connection.port)
-    elif connection.port:
-        host = f"{host.rstrip('/')}:{connection.port}"
+    if connection.port:
+        host = _with_port(host, connection.port)
     url = parse_url(host, origin, scheme)
-    others = tuple(parse_url(each, f"{origin}, others", scheme) for each in _text(extra, "others").split(",") if each)
+    others = tuple(
+        parse_url(each, f"{origin}, others", scheme) for each in _text(extra, "others").split(",") if each.strip()
+    )
     token = (connection.password or "").strip()
     endpoint = Endpoint(url, token, origin, others, _text(extra, "ca"))
     if token and not _flag(extra, "insecure_network", origin):
@@ -77,6 +77,13 @@ def cluster_access(connection: ConnectionFields) -> ClusterAccess:
         deployment=_text(extra, "deployment"),
         console=parse_url(console, f"{origin}, console", scheme) if console else "",
     )
+
+
+def _with_port(address: str, port: int) -> str:
+    """Return the address, which may have a scheme and a path, with the port behind its host."""
+    scheme, separator, rest = address.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{join_host_port(host.strip('[]'), port)}{slash}{path}"
 
 
 def _refuse_plain(endpoint: Endpoint, origin: str) -> None:

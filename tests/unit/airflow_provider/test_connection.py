@@ -32,6 +32,9 @@ class Fields:
         (Fields("https://jm:8081/"), "https://jm:8081"),
         (Fields("https://proxy/emberkeep"), "https://proxy/emberkeep"),
         (Fields("https://jm/", 8081), "https://jm:8081"),
+        (Fields("https://proxy/emberkeep", 8443), "https://proxy:8443/emberkeep"),
+        (Fields("proxy/emberkeep/", 8443), "https://proxy:8443/emberkeep"),
+        (Fields("https://[::1]", 8081), "https://[::1]:8081"),
         (Fields("127.0.0.1", 8081, "http"), "http://127.0.0.1:8081"),
         (Fields("::1", 8081, "http"), "http://[::1]:8081"),
         (Fields("jm", 8081, "http", password=""), "http://jm:8081"),
@@ -46,7 +49,7 @@ def test_the_address_is_made_of_host_port_and_scheme(fields: Fields, url: str) -
 def test_the_extra_fields_are_read() -> None:
     extra = {
         "ca": "/etc/ca.pem",
-        "others": "jm2:8081,https://jm3:8081",
+        "others": "jm2:8081, https://jm3:8081, ",
         "namespace": "etl",
         "deployment": "prod",
         "console": "https://console.example.org/",
