@@ -53,7 +53,10 @@ def normalise(
         if not word.startswith("-") or word == "-":
             rest.insert(0, word)
             break
-        name, equals, _ = word.partition("=")
+        name, equals, value = word.partition("=")
+        if equals and name in _LONG_NAMES:
+            name = _LONG_NAMES[name]
+            word = f"{name}={value}"
         if name in unsupported:
             raise InvalidInput(f"{name} is not supported", field=name, hint=unsupported[name])
         if equals or word in flags or (word.startswith(_ATTACHED) and word not in _ATTACHED) or not rest:

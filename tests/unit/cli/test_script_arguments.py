@@ -21,6 +21,8 @@ from emberkeep.cli.script_arguments import FLAGS, UPGRADE_FLAGS, normalise, norm
         (["-m", "pkg.mod", "-m", "x"], ["--module=pkg.mod", "--", "-m", "x"]),
         (["--module", "pkg", "arg"], ["--module=pkg", "--", "arg"]),
         (["--module=pkg", "--name", "x", "--", "y"], ["--module=pkg", "--", "--name", "x", "--", "y"]),
+        (["-m=pkg", "--name", "x"], ["--module=pkg", "--", "--name", "x"]),
+        (["-c=a=b", "app.py", "-c=c=d"], ["--conf=a=b", "--", "app.py", "-c=c=d"]),
         (["--name"], ["--name", "--"]),
         (["-"], ["--", "-"]),
     ],
