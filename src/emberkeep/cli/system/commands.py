@@ -73,7 +73,7 @@ def install(
     from emberkeep.cli.system.units import Daemon, Service
 
     java_home = os.environ.get("JAVA_HOME", "")
-    command = executable or str(Path(sys.argv[0]).absolute())
+    command = _this_command() if executable is None else executable
     for option, path in (
         ("--executable", command),
         ("--config", config),
@@ -109,6 +109,15 @@ def install(
     say("next: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload")
     say(f"then: emberkeep doctor --config {config} (as {user}), and systemctl enable --now {units}")
     return ExitCode.OK
+
+
+def _this_command() -> str:
+    """Return the path of the command that is running. Raises InvalidInput if it is a module, as with ``python -m``."""
+    path = Path(sys.argv[0]).absolute()
+    if not os.access(path, os.X_OK):
+        hint = "name the command emberkeep, with its whole path"
+        raise InvalidInput(f"--executable is missing: {path} is no command", field="--executable", hint=hint)
+    return str(path)
 
 
 def _require_path(option: str, path: str) -> None:

@@ -29,6 +29,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     command.parent.mkdir(parents=True)
     command.write_text("#!/bin/sh\n")
     command.chmod(0o755)
+    monkeypatch.setattr("sys.argv", [str(command)])
     return tmp_path / "root"
 
 
@@ -176,3 +177,12 @@ class TestSystemd:
         done = run("systemd-tmpfiles", "--root", root, "--create")
         assert (done.returncode, done.stderr) == (0, "")
         assert (root / "var/lib/emberkeep").stat().st_mode & 0o777 == 0o700
+
+
+def test_by_default_the_units_start_the_command_that_wrote_them(root: Path, capfd: Output) -> None:
+    command = root / COMMAND[1:]
+    assert main(["system", "install", "--dry-run"]) == 0
+    assert f"ExecStart={command} jobmanager" in capfd.readouterr().out
+    command.chmod(0o644)
+    assert main(["system", "install", "--dry-run"]) == 2, "a module, as with `python -m`"
+    assert "--executable is missing" in capfd.readouterr().err
