@@ -1,10 +1,10 @@
 """The console in a real browser, with 1,000 jobs and 200 nodes: until a page can be used, and what an idle one costs.
 
-The application is the JobManager's own, over made-up jobs and with a clock that runs. A page is interactive when its
-document is complete (``domInteractive``). An idle page is open and in front, and nobody touches it. The pages of jobs
-have 300 events, most of them marks, and those of streams 1,000 batches; one stream has a batch every 10 s. The cost of
-an idle page is the processor time of the server, and that of all processes of the browser, beyond that of an empty page
-(``about:blank``).
+The application is the JobManager's own, over made-up jobs and with a clock that runs. Pages are loaded from a real
+JobManager, too, with 1,000 jobs, 100 of which have stub drivers. A page is interactive when its document is complete
+(``domInteractive``). An idle page is open and in front, and nobody touches it. The pages of jobs have 300 events, most
+of them marks, and those of streams 1,000 batches; one stream has a batch every 10 s. The cost of an idle page is the
+processor time of the server, and that of all processes of the browser, beyond that of an empty page (``about:blank``).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import os
 import time
 from pathlib import Path
 
+from bench.commands import temporary_directory
 from bench.measure import Figure, Goal
 from bench.plan import Plan
+from bench.real_site import real_site
 from tests.integration.console.browser import Window, chromium, window_with_token
 from tests.integration.console.large_site import BATCH, BUSY, IDLE, large_site
 from tests.unit.rest.server import TOKEN
@@ -29,6 +31,7 @@ _PAGES = {
         for path in ("/jobs", "/nodes", "/taskmanagers", "/savepoints", "/events", "/blobs", "/leadership")
     },
 }
+_REAL_PAGES = ("/", "/jobs", "/nodes", "/taskmanagers", "/events", "/leadership")
 _IDLE_PAGES = {
     "overview": "/",
     "batch job": f"/jobs/{BATCH}",
@@ -68,8 +71,26 @@ def measure(plan: Plan) -> list[Figure]:
                 shown[name].append(max(0.0, browsing - nothing))
     return [
         *(Figure(f"{name}: interactive", "s", tuple(all_), _INTERACTIVE_GOAL) for name, all_ in loads.items()),
+        *_of_a_real_job_manager(plan),
         *(Figure(f"{name}, idle: server", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in served.items()),
         *(Figure(f"{name}, idle: browser", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in shown.items()),
+    ]
+
+
+def _of_a_real_job_manager(plan: Plan) -> list[Figure]:
+    running = plan.size(100, 5)
+    with temporary_directory() as directory, real_site(directory, running, plan.size(_JOBS, 50) - running) as site:
+        pages = {**{path[1:] or "overview": path for path in _REAL_PAGES}, "running job": f"/jobs/{site.job}"}
+        loads: dict[str, list[float]] = {name: [] for name in pages}
+        with chromium() as browser, window_with_token(browser, site.base, site.token) as window:
+            window.open("/")  # the browser gets scripts and styles
+            for _ in plan.turns("pages of a real JobManager"):
+                for name, samples in loads.items():
+                    window.open(pages[name])
+                    samples.append(float(window.page.evaluate(_INTERACTIVE)))
+    return [
+        Figure(f"{name} of a real JobManager: interactive", "s", tuple(all_), _INTERACTIVE_GOAL)
+        for name, all_ in loads.items()
     ]
 
 

@@ -22,10 +22,12 @@ _POLL = 0.02
 
 
 @asynccontextmanager
-async def stub_jobs(managers: JobManagers, jobs: int, limit: float = LIMIT_SECONDS) -> AsyncIterator[StubNode]:
+async def stub_jobs(
+    managers: JobManagers, jobs: int, limit: float = LIMIT_SECONDS, waiting: int = 0
+) -> AsyncIterator[StubNode]:
     """Run a task manager with the drivers of ``jobs`` jobs, which all are RUNNING when the block begins.
 
-    ``limit``: seconds until they are. Raises SystemExit.
+    ``limit``: seconds until they are. ``waiting``: jobs for which there is no driver's place. Raises SystemExit.
     """
     leader = (await managers.leader()).server
     async with stub_node(managers.configuration, managers.token, leader.address, jobs) as node:
@@ -35,6 +37,8 @@ async def stub_jobs(managers: JobManagers, jobs: int, limit: float = LIMIT_SECON
             for _ in range(jobs):
                 await client.submit(await upload(client, another(prepared), NoProgress()))
             await until_known([leader.endpoint], JobStatus.RUNNING, jobs, time.perf_counter(), limit)
+            for _ in range(waiting):
+                await client.submit(await upload(client, another(prepared), NoProgress()))
         yield node
 
 
