@@ -63,6 +63,7 @@ from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.queries.checkpoint_guard import was_overtaken
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
 from emberkeep.spark.script.immediate_exit import immediate_exits
+from emberkeep.spark.script.open_files import finish_files
 from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
 from emberkeep.spark.standby.driver_jvm import StandbyJvm
 
@@ -180,9 +181,9 @@ class _Driver:
             store_outcome(self._spec, outcome)
 
     def _outcome_after(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
-        """Close the functions and stop Spark; return the outcome of the script, which a failure of these never hides.
+        """Close functions, stop Spark and write open files; return the outcome of the script.
 
-        For example, this process may be allowed no further thread.
+        A failure of these never hides the outcome. For example, this process may be allowed no further thread.
         """
         with _logged("cannot close the functions"):
             runtime.functions.close()
@@ -195,6 +196,8 @@ class _Driver:
         if not has_stopped:
             with _logged("cannot end the JVM"):
                 runtime.end_jvm()  # the application may still write, so the outcome waits for the end of its JVM
+        with _logged("cannot write the files that the script has left open"):
+            finish_files()
         return outcome
 
     def _leave(self, exit_code: int, runtime: DriverRuntime) -> None:

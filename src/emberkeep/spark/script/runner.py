@@ -22,6 +22,7 @@ from pathlib import Path
 
 from emberkeep.base.processes.standard_streams import flush, say
 from emberkeep.spark.script.cancellation import Cancelled
+from emberkeep.spark.script.open_files import flush_files
 
 # Emberkeep's own threads have this name prefix; all other non-daemon threads are the script's.
 OWN_THREAD_PREFIX = "emberkeep"
@@ -159,6 +160,7 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
         # The script's exit handlers may use Spark, so run them before the driver stops Spark. Emberkeep's own handlers
         # would run here, too, so the driver process must not have any.
         atexit._run_exitfuncs()
+        flush_files()
         flush(sys.stdout)
         flush(sys.stderr)
     # An interruption or exit after the body counts as the script's outcome, unless the body had already failed.
