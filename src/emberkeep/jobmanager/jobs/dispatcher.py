@@ -141,7 +141,9 @@ class Dispatcher(Actor):
         self.cluster = ClusterChanges(self, self._machines, self.moves)
         self._notices = JobNotices(surroundings.notifier, term)
         self._watches = JobWatches(self, self._machines, term, self._notices)
-        self._earlier = EarlierAttempts(self, self._table, surroundings.chronicle, system.rng, self._watches)
+        self._earlier = EarlierAttempts(
+            self, self._table, surroundings.chronicle, system.rng, self._watches, term.epoch
+        )
         self.job_masters = JobMasterReports(
             self, self._machines, term, self.requests, self._checkpoints, self.moves, self._watches, self._savepoints
         )

@@ -1,4 +1,4 @@
-"""Reads what earlier leaders have noted about the attempts of the jobs that this leader has taken over."""
+"""Reads what earlier leaders have noted about the jobs that this leader has taken over: attempts, and alarms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from emberkeep.base.actors import Actor
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.chronicle.ports import ChronicleReader
-from emberkeep.chronicle.selection import Selection
+from emberkeep.chronicle.selection import MOST_LISTED, Selection
 from emberkeep.jobmanager.jobs.health.watches import JobWatches
 from emberkeep.jobmanager.jobs.job_table import JobTable
-from emberkeep.jobmanager.notes.noted_attempts import TYPES, noted_attempts
+from emberkeep.jobmanager.notes import noted_alarms, noted_attempts
 from emberkeep.jobs.history import ATTEMPTS_KEPT
 from emberkeep.jobs.model import AttemptRecord
+from emberkeep.watchdog.model import Alarm
 
 _PATIENCE = 10.0  # seconds for the events of one job
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds before what could not be read is read again
@@ -27,17 +28,24 @@ log = structlog.get_logger(__name__)
 
 
 class EarlierAttempts:
-    """Completes the history that users see, and the watchdog's count of restarts.
+    """Completes the history that users see, and the watchdog's count of restarts; ends the alarms of earlier leaders.
 
     No decision depends on them, only an alarm, so nothing waits for this.
 
-    Belongs to ``owner`` and runs in its event loop.
+    Belongs to ``owner`` and runs in its event loop. ``epoch``: this leader's.
     """
 
     def __init__(
-        self, owner: Actor, table: JobTable, chronicle: ChronicleReader, rng: random.Random, watches: JobWatches
+        self,
+        owner: Actor,
+        table: JobTable,
+        chronicle: ChronicleReader,
+        rng: random.Random,
+        watches: JobWatches,
+        epoch: int,
     ) -> None:
         self._owner = owner
+        self._epoch = epoch
         self._table = table
         self._chronicle = chronicle
         self._rng = rng
@@ -53,18 +61,23 @@ class EarlierAttempts:
                 pause = min(_LONGEST_PAUSE, 2 * pause)
 
     async def _read(self, job_id: JobId) -> bool:
-        selection = Selection(types=TYPES, limit=2 * ATTEMPTS_KEPT)
+        attempts = Selection(types=noted_attempts.TYPES, limit=2 * ATTEMPTS_KEPT)
+        alarms = Selection(types=noted_alarms.TYPES, limit=MOST_LISTED)
         try:
             async with asyncio.timeout(_PATIENCE):
-                page = await self._chronicle.read(job_id, selection)
+                page = await self._chronicle.read(job_id, attempts)
+                raised = await self._chronicle.read(job_id, alarms)
         except (Unavailable, TimeoutError) as error:
             log.info("cannot read a job's earlier attempts now; trying again", job=job_id, reason=str(error))
             return False
-        self._owner.tell(partial(self._take, job_id, noted_attempts(page.occurrences)))
+        noted = noted_attempts.noted_attempts(page.occurrences)
+        open_alarms = noted_alarms.open_alarms(raised.occurrences, self._epoch)
+        self._owner.tell(partial(self._take, job_id, noted, open_alarms))
         return True
 
-    def _take(self, job_id: JobId, noted: tuple[AttemptRecord, ...]) -> None:
+    def _take(self, job_id: JobId, noted: tuple[AttemptRecord, ...], open_alarms: tuple[Alarm, ...]) -> None:
         job = self._table.active.get(job_id)
         if job is not None:
             job.state.history.noted_before(noted)
             self._watches.noted_before(job, noted)
+            self._watches.left_open(job, open_alarms)

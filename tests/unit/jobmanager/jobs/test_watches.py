@@ -195,6 +195,32 @@ def test_restarts_under_an_earlier_leader_count_for_a_storm() -> None:
     in_virtual_time(scenario)
 
 
+def test_an_alarm_that_an_earlier_leader_has_left_open_is_cleared_once() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
+        async with cluster.leading():
+            await cluster.add()
+            master = await cluster.run_job()
+            await works(master, 65)
+        assert heard.events() == [EventKind.ALARM_RAISED]
+        for _ in range(2):
+            async with cluster.leading():
+                await cluster.next_jobmaster(JOB, 1)
+                await cluster.holds(lambda: len(heard.events()) == 2)
+                await asyncio.sleep(5.0)
+                raised, cleared = heard.notifications
+                assert (cleared.event, cleared.alarm, cleared.query) == (
+                    EventKind.ALARM_CLEARED,
+                    raised.alarm,
+                    raised.query,
+                )
+        noted = [each.what for each in cluster.chronicle.stream(JOB) if each.what.startswith("alarm")]
+        assert noted == [What.ALARM_RAISED, What.ALARM_CLEARED]
+
+    in_virtual_time(scenario)
+
+
 def test_the_end_of_a_job_is_told_and_ends_its_alarms() -> None:
     async def scenario() -> None:
         heard = Heard()

@@ -54,6 +54,12 @@ class JobWatches:
         }
         job.watch.noted_before(restarts)
 
+    def left_open(self, job: ManagedJob, alarms: Iterable[Alarm]) -> None:
+        """Tell that alarms of an earlier leader are over: this one watches anew, and raises what is still wrong."""
+        for alarm in alarms:
+            log.info("an alarm of an earlier leader is over", job=job.job_id, kind=alarm.kind.value, query=alarm.query)
+            self._alarm(job, alarm, raised=False)
+
     def reported(self, job: ManagedJob, attempt: int, status: JobMasterStatus) -> None:
         """Judge a job by the newest report of its JobMaster."""
         if job.state.phase is not Phase.RUNNING:
