@@ -369,15 +369,15 @@ class ProcessSupervisor:
     async def _conclude(self, process: Family) -> None:
         exit_code = reap_leader(process) if process.is_child else None
         self._processes.pop(process.marker)
-        exceeded_mb = await self._in_thread(self.groups.end, process.marker)
         try:
-            await self._in_thread(remove_record, record_path(self._directory, process.marker))
-        except OSError as error:
-            _log.warning("process_record_stays", process=process.name, reason=error.strerror)
-        try:
+            exceeded_mb = await self._in_thread(self.groups.end, process.marker)
+            try:
+                await self._in_thread(remove_record, record_path(self._directory, process.marker))
+            except OSError as error:
+                _log.warning("process_record_stays", process=process.name, reason=error.strerror)
             if process.on_exit is not None:
                 process.on_exit(Exit(process.name, exit_code, exceeded_mb))
-        finally:
+        finally:  # also if ``run`` is cancelled now: it no longer knows the process, and others wait for its end
             process.ended.set()
 
     async def close(self) -> None:

@@ -1,9 +1,10 @@
-"""A start that is cancelled kills its process, and does not wait for ever for the end of that."""
+"""Starts and stops that are cut short kill their process, and do not wait for ever for the end of that."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,35 @@ async def test_a_killed_process_that_does_not_end_keeps_no_start_waiting(
     await asyncio.wait({running})
     await supervisor.close()
     assert exits == []
+
+
+async def test_a_stop_ends_although_the_watch_ended_while_it_noted_the_end_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = ProcessSupervisor(tmp_path / "records")
+    entered, goes_on, end = threading.Event(), threading.Event(), supervisor.groups.end
+
+    def slow(marker: str) -> int | None:
+        entered.set()
+        goes_on.wait(60)
+        return end(marker)
+
+    monkeypatch.setattr(supervisor.groups, "end", slow)
+    request = StartRequest(
+        name="sleeper",
+        argv=("sleep", "600"),
+        environ=dict(os.environ),
+        directory=tmp_path,
+        stdout=tmp_path / "out",
+        stderr=tmp_path / "err",
+    )
+    await supervisor.start(request, lambda _: None)
+    running = asyncio.create_task(supervisor.run())
+    stopping = asyncio.create_task(supervisor.stop("sleeper", 0.0))
+    assert await asyncio.to_thread(entered.wait, 60)
+    running.cancel()
+    await asyncio.wait({running})
+    goes_on.set()
+    async with asyncio.timeout(30):
+        await stopping
+    await supervisor.close()
