@@ -6,6 +6,7 @@ import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, process
 import { answered, lost } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 import { setName } from "./page_title.js";
+import { bodyOf } from "./problems.js";
 import { reach } from "./reach.js";
 import { bytes, moment } from "./formats.js";
 
@@ -47,7 +48,7 @@ async function ask(url, stop) {
   const response = await reach(url, { cache: "no-store", signal: AbortSignal.any([patience, stop].filter(Boolean)) });
   heard(response);
   answered();
-  const answer = await response.json();
+  const answer = await bodyOf(response);
   if (!response.ok) throw Object.assign(new Error(answer.detail), { status: response.status });
   return answer;
 }

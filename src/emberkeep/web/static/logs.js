@@ -4,6 +4,7 @@
 // than before, or if it could not be made.
 
 import { moment } from "./formats.js";
+import { bodyOf } from "./problems.js";
 import { reach } from "./reach.js";
 
 const SIZES = ["bytes", "KiB", "MiB", "GiB"];
@@ -76,7 +77,7 @@ async function fill(place) {
   listed.set(place, processes());
   try {
     const response = await reach(place.dataset.logs, { cache: "no-store" });
-    const answer = await response.json();
+    const answer = await bodyOf(response);
     if (!response.ok) throw new Error(answer.detail);
     const parts = [answer.logs.length > 0 ? table(answer.logs, place.dataset.page) : paragraph("No logs.")];
     if (answer.unreachable?.length > 0) {

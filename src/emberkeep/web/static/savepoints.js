@@ -5,7 +5,7 @@
 
 import { bytes } from "./formats.js";
 import { refresh } from "./live.js";
-import { problemOf } from "./problems.js";
+import { bodyOf, problemOf } from "./problems.js";
 import { reach } from "./reach.js";
 import { pieces } from "./savepoint_pieces.js";
 
@@ -41,7 +41,7 @@ function say(path, text, { bad = false, busy = false } = {}) {
 async function request(address, options = {}) {
   for (let attempt = 1; ; attempt += 1) {
     const response = await reach(address, { cache: "no-store", ...options });
-    if (response.ok) return response.json();
+    if (response.ok) return bodyOf(response);
     if (response.status !== 503 || attempt === BUSY_TRIES) throw await problemOf(response);
     await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS)); // another check is under way
   }

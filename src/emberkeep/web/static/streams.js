@@ -5,6 +5,7 @@ import { serverTime } from "./ages.js";
 import { bytes, count, moment, seconds } from "./formats.js";
 import { markText, perRecord, readMarks, since } from "./marks.js";
 import { note } from "./plot_zoom.js";
+import { bodyOf } from "./problems.js";
 import { reach } from "./reach.js";
 import { backlogOf, backlogs, reported, rows, summary } from "./stream_series.js";
 import { fill } from "./table_rows.js";
@@ -35,7 +36,7 @@ let again = false;
 
 async function read(parameters) {
   const response = await reach(`${section.dataset.progress}?${new URLSearchParams(parameters)}`, { cache: "no-store" });
-  const answer = await response.json();
+  const answer = await bodyOf(response);
   if (!response.ok) throw new Error(answer.detail);
   return answer;
 }

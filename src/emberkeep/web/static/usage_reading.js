@@ -1,6 +1,7 @@
 // Reads histories of usage from the REST API, each from where the reading before has ended, as often as there is a new
 // sample.
 
+import { bodyOf } from "./problems.js";
 import { reach } from "./reach.js";
 import { continued, hasGap, together } from "./usage_series.js";
 
@@ -8,7 +9,7 @@ let histories = new Map(); // by address
 
 async function ask(address, after) {
   const response = await reach(`${address}?after=${after}`, { cache: "no-store" });
-  const answer = await response.json();
+  const answer = await bodyOf(response);
   if (!response.ok) throw new Error(answer.detail);
   return answer;
 }
