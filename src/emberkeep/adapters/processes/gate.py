@@ -15,22 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from emberkeep.adapters.processes.entering import AS_STARTED
+
 NEVER_LET: Final = 125
 """The exit code of a process whose parent has ended, or has abandoned it."""
 
-# The environment comes from the kernel, since Python changes its own in some locales. The signals are those that Python
-# ignores when it starts; the program must not inherit that.
 _WAIT = f"""\
 import os, signal, sys
 gate = int(sys.argv[1])
 if not os.read(gate, 1):
     os._exit({NEVER_LET})
 os.close(gate)
-with open("/proc/self/environ", "rb") as file:
-    environ = dict(each.split(b"=", 1) for each in file.read().split(b"\\0") if b"=" in each)
-for each in (signal.SIGPIPE, signal.SIGXFSZ):
-    signal.signal(each, signal.SIG_DFL)
-os.execvpe(sys.argv[2], sys.argv[2:], environ)
+{AS_STARTED}os.execvpe(sys.argv[2], sys.argv[2:], environ)
 """
 
 

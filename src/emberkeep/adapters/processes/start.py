@@ -22,6 +22,7 @@ import msgspec
 
 from emberkeep.adapters.cgroups.port import Group, Share
 from emberkeep.adapters.cgroups.registry import ProcessGroups
+from emberkeep.adapters.processes.entering import entering
 from emberkeep.adapters.processes.gate import open_gate, require_program
 from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.compatible import Compatible
@@ -48,6 +49,8 @@ class StartRequest:
     ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
     ``user``: the user who runs it and owns its output; None: the user of this process. ``stdin``: an open file
     descriptor; None: the process has no input. ``share``: of its control group, if it gets one; None: the least.
+    ``enter``: the directory in which it runs, if that may be on a mount that does not answer; it is started in
+    ``directory`` and enters the other one by itself.
     """
 
     name: str  # unique among the processes of a supervisor; letters, digits, '.', '_' and '-'
@@ -59,6 +62,7 @@ class StartRequest:
     user: OsUser | None = None
     stdin: int | None = None
     share: Share | None = None
+    enter: Path | None = None
 
 
 class ProcessRecord(Compatible, frozen=True, kw_only=True):
@@ -152,13 +156,14 @@ def _refusal(problem: str, error: OSError, hint: str | None) -> Fatal | RetryLat
 
 def _spawn(request: StartRequest, marker: str, output: tuple[int, int], group: Group | None) -> int:
     environ = {**request.environ, MARKER_VARIABLE: marker}
+    argv = list(request.argv) if request.enter is None else entering(request.enter, request.argv)
     with contextlib.ExitStack() as stack:
         try:
             gate = None if group is None else stack.enter_context(open_gate())
             if gate is not None:
                 require_program(request.argv, environ, request.directory)
             process = subprocess.Popen(
-                list(request.argv) if gate is None else gate.argv(request.argv),
+                argv if gate is None else gate.argv(argv),
                 env=environ,
                 cwd=request.directory,
                 stdin=subprocess.DEVNULL if request.stdin is None else request.stdin,

@@ -123,8 +123,9 @@ class ProcessStarts:
                 base=None,
                 user=user,
             ),
-            current,
+            directory,
             user,
+            None if current == directory else current,
         )
 
     def executor(
@@ -148,6 +149,7 @@ class ProcessStarts:
         environ: dict[str, str],
         directory: Path,
         user: OsUser | None,
+        enter: Path | None = None,
     ) -> StartRequest:
         log_stem = self._places.log_stem(key)
         try:
@@ -167,6 +169,7 @@ class ProcessStarts:
             stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
             stderr=self._places.stderr(key),
             user=user,
+            enter=enter,
         )
 
     def _write_spec(self, request: StartDriver, directory: Path, files: tuple[BoundFile, ...]) -> Path:

@@ -246,9 +246,8 @@ class StandbyDriver:
 
     async def become(self, request: StartRequest, launch: ExecutorLaunch | None) -> None:
         del launch
-        order = Take(
-            environ=dict(request.environ), directory=str(request.directory), arguments=tuple(request.argv[-1:])
-        )
+        directory = request.enter or request.directory
+        order = Take(environ=dict(request.environ), directory=str(directory), arguments=tuple(request.argv[-1:]))
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 await self._link.order(order)

@@ -9,12 +9,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.taskmanager import run_as
-from emberkeep.daemons.taskmanager.process_starts import _working_directory
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
+from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts, _working_directory
 from emberkeep.daemons.taskmanager.run_as import entered
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.taskmanager.ports import DriverKey
+from tests.unit.taskmanager.agent_bench import start_driver
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes as other users")
 ANA = OsUser("ana", 60001, 60001, (60001,), "/nonexistent", "/bin/sh")
@@ -69,3 +76,18 @@ def test_a_directory_that_does_not_answer_is_an_error_of_the_disk(
         monkeypatch.setattr(run_as, "_ENTER_SECONDS", 0.2)
         with pytest.raises(OSError, match="timed out"):
             entered(tmp_path / "slow", ANA, Path(place))
+
+
+def test_only_the_driver_itself_enters_the_directory_of_its_job(tmp_path: Path) -> None:
+    """Its mount may hang, and whoever starts the driver there would hang with it."""
+    root, wanted = WorkingDirectory(tmp_path / "state"), tmp_path / "project"
+    wanted.mkdir()
+    java = JavaRuntime(None, tmp_path / "java", 17)
+    node = LaunchNode("tm", "127.0.0.1", root, tmp_path / "token", java, Configuration())
+    starts = ProcessStarts(node, ProcessPlaces(root), None)
+    asked = start_driver()
+    for directory, enter in ((str(wanted), wanted), ("", None), (str(tmp_path / "missing"), None)):
+        graph = msgspec.structs.replace(asked.graph, working_directory=directory)
+        key = DriverKey(job_id=graph.job_id, attempt=asked.attempt)
+        request = starts.driver(key, msgspec.structs.replace(asked, graph=graph), ())
+        assert (request.directory, request.enter) == (ProcessPlaces(root).directory(key), enter)
