@@ -14,10 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
 import structlog
 
@@ -36,6 +33,7 @@ from emberkeep.adapters.processes.start import (
     write_process_record,
 )
 from emberkeep.adapters.processes.table import take_table
+from emberkeep.adapters.processes.watched_thread import WatchedThread
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
 from emberkeep.base.files.errors import shortage
 from emberkeep.base.processes.process_identity import is_alive
@@ -54,8 +52,6 @@ _FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two checks of a session 
 __all__ = ["Exit", "Leftover", "OnExit", "ProcessSupervisor", "StartRequest"]
 
 _log = structlog.get_logger(__name__)
-_ArgumentTs = TypeVarTuple("_ArgumentTs")
-_ResultT = TypeVar("_ResultT")
 
 
 class ProcessSupervisor:
@@ -74,7 +70,7 @@ class ProcessSupervisor:
         self._directory = directory
         self._linger = linger
         self.groups = groups or ProcessGroups()
-        self._thread = ThreadPoolExecutor(1, "process-supervisor")
+        self._thread = WatchedThread(directory)
         self._processes: dict[str, Family] = {}  # by marker
         self._starting: dict[str, asyncio.Task[Family]] = {}  # by name
         self._new_names: set[str] = set()  # of processes that are being renamed
@@ -100,14 +96,14 @@ class ProcessSupervisor:
             process = await asyncio.shield(task)
             assert process.leader is not None  # noqa: S101
             record = ProcessRecord(name=request.name, identity=process.leader)
-            await self._in_thread(write_process_record, record_path(self._directory, marker), record)
+            await self._thread.run(write_process_record, record_path(self._directory, marker), record)
         except BaseException:
             await self._discard(task)
             raise
         return process.leader.pid
 
     async def _launch(self, request: StartRequest, marker: str, on_exit: OnExit) -> Family:
-        leader = await self._in_thread(launch, request, self._directory, marker, self.groups)
+        leader = await self._thread.run(launch, request, self._directory, marker, self.groups)
         process = Family(request.name, marker, leader, is_child=True, on_exit=on_exit)
         self._watch(process)
         return process
@@ -205,8 +201,8 @@ class ProcessSupervisor:
         record = ProcessRecord(name=new_name, identity=process.leader)
         self._new_names.add(new_name)
         try:
-            await self._in_thread(self.groups.hand_over, process.marker, new_name, share)
-            await self._in_thread(write_process_record, record_path(self._directory, process.marker), record)
+            await self._thread.run(self.groups.hand_over, process.marker, new_name, share)
+            await self._thread.run(write_process_record, record_path(self._directory, process.marker), record)
         finally:
             self._new_names.remove(new_name)
         if process.leader_ended:
@@ -217,7 +213,7 @@ class ProcessSupervisor:
     async def raise_priority(self, name: str) -> None:
         """Give a process and what it has started the normal priority, if it runs. Raises OSError (it may run)."""
         for process in [process for process in self._processes.values() if process.name == name]:
-            await self._in_thread(process.raise_members)
+            await self._thread.run(process.raise_members)
 
     async def memory_mb(self) -> dict[str, int]:
         """Return how many MiB each process uses, with all that belongs to it. Without those that the kernel limits.
@@ -227,7 +223,7 @@ class ProcessSupervisor:
         limited = self.groups.limited()
         known = tuple(each for each in self._processes.values() if each.is_ours and each.name not in limited)
         try:
-            return await self._in_thread(_memory_mb, known)
+            return await self._thread.run(_memory_mb, known)
         except OSError as error:
             raise RetryLater(f"cannot look at processes now: {error}", hint=shortage(error)) from error
 
@@ -251,7 +247,7 @@ class ProcessSupervisor:
         doomed = {process.marker} if grace <= 0 else set()
         while True:
             try:
-                await self._in_thread(self._survey, (process,), [process], doomed)
+                await self._thread.run(self._survey, (process,), [process], doomed)
                 break
             except OSError as error:
                 self._say(error)
@@ -273,7 +269,7 @@ class ProcessSupervisor:
 
         Removes the records of ended processes.
         """
-        return await self._in_thread(find_leftovers, self._directory, frozenset(self._processes))
+        return await self._thread.run(find_leftovers, self._directory, frozenset(self._processes))
 
     def adopt(self, leftover: Leftover, on_exit: OnExit) -> None:
         """Take over one of ``leftovers()``, whose leader must be known and alive.
@@ -322,7 +318,7 @@ class ProcessSupervisor:
         if ending or (self._processes and now >= self._next_sweep):
             doomed = {p.marker for p in ending if p.is_due(now)}
             try:
-                alive = await self._in_thread(self._survey, tuple(self._processes.values()), ending, doomed)
+                alive = await self._thread.run(self._survey, tuple(self._processes.values()), ending, doomed)
             except OSError as error:  # what cannot be read now has not ended
                 self._say(error)
                 return loop.time() + _RETRY_SECONDS
@@ -370,9 +366,9 @@ class ProcessSupervisor:
         exit_code = reap_leader(process) if process.is_child else None
         self._processes.pop(process.marker)
         try:
-            exceeded_mb = await self._in_thread(self.groups.end, process.marker)
+            exceeded_mb = await self._thread.run(self.groups.end, process.marker)
             try:
-                await self._in_thread(remove_record, record_path(self._directory, process.marker))
+                await self._thread.run(remove_record, record_path(self._directory, process.marker))
             except OSError as error:
                 _log.warning("process_record_stays", process=process.name, reason=error.strerror)
             if process.on_exit is not None:
@@ -381,10 +377,15 @@ class ProcessSupervisor:
             process.ended.set()
 
     async def close(self) -> None:
-        """Stop watching. The processes continue and their records stay. Cancel ``run`` first. Idempotent."""
+        """Stop watching. The processes continue and their records stay. Cancel ``run`` first. Idempotent.
+
+        Starts have KILLED_SECONDS to end, and so has the work on the disk. What hangs then ends with this process.
+        """
         unfinished = {*self._starting.values(), *self._discarding}
         if unfinished:
-            await asyncio.wait(unfinished)
+            _, hanging = await asyncio.wait(unfinished, timeout=KILLED_SECONDS)
+            if hanging:
+                _log.error("starts do not end, ending without them", starts=sorted(each.get_name() for each in hanging))
         for process in self._processes.values():
             if process.pidfd is not None:
                 asyncio.get_running_loop().remove_reader(process.pidfd)
@@ -392,10 +393,7 @@ class ProcessSupervisor:
                 process.pidfd = None
         self._processes.clear()
         self.groups.close()
-        self._thread.shutdown(wait=True)
-
-    async def _in_thread(self, work: Callable[[*_ArgumentTs], _ResultT], *arguments: *_ArgumentTs) -> _ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+        await self._thread.close(KILLED_SECONDS)
 
 
 def _memory_mb(families: tuple[Family, ...]) -> dict[str, int]:
