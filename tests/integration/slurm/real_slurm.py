@@ -63,6 +63,11 @@ def why_impossible() -> str:
     """Why this machine cannot run it; "" if it can."""
     if shutil.which("slurmctld") is None or shutil.which("slurmd") is None:
         return "Slurm is not installed: run `make slurm`"
+    return why_no_network()
+
+
+def why_no_network() -> str:
+    """Why this machine has no network namespaces for tests; "" if it has."""
     if shutil.which("ip") is None:
         return "the command ip (iproute2) is not installed"
     if os.getuid() != 0:
@@ -73,19 +78,49 @@ def why_impossible() -> str:
 
 @contextlib.contextmanager
 def own_network() -> Iterator[None]:
-    """Let this thread, and all that it starts, use a new network namespace that has no connection to any other."""
+    """Let this thread, and all that it starts, use a new network namespace that has no connection to any other.
+
+    At the end, everything that still runs in it is killed: Slurm's daemons start processes that are not our children.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         if libc.unshare(_CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "unshare")
+        own = os.stat("/proc/thread-self/ns/net").st_ino  # noqa: PTH116
         for words in (("link", "set", "lo", "up"), ("addr", "add", f"{ADDRESS}/24", "dev", "lo")):
             subprocess.run(["ip", *words], check=True)
-        yield
+        try:
+            yield
+        finally:
+            _end_all_in(own)
     finally:
         if libc.setns(before, _CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "setns")
         os.close(before)
+
+
+def _end_all_in(network: int) -> None:
+    """Kill the processes in a network namespace, apart from this one, until none is left."""
+
+    def are_gone() -> bool:
+        found = _in_network(network)
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    until(are_gone, "the processes of a network namespace have ended")
+
+
+def _in_network(network: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):  # it has ended
+                if (entry / "ns" / "net").stat().st_ino == network:
+                    found.append(int(entry.name))
+    return found
 
 
 class RealSlurm:

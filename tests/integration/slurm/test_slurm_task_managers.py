@@ -80,10 +80,18 @@ def cluster(shell: Shell, slurm: RealSlurm, request: pytest.FixtureRequest) -> I
         cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND, *more, "-D", f"security.token-file={token}")
         yield cluster
     finally:
-        for number, _, _ in slurm.jobs().values():
-            slurm.run("scancel", str(number))
-        until(lambda: not slurm.jobs(), slurm.story, seconds=60)
-        cluster.close()
+        try:
+            until(lambda: not cancelled(slurm), slurm.story, seconds=60)
+        finally:
+            cluster.close()
+
+
+def cancelled(slurm: RealSlurm) -> list[int]:
+    """Cancel all Slurm jobs, and return them. A JobManager whose job still runs requests others in their place."""
+    numbers = [number for number, _, _ in slurm.jobs().values()]
+    for number in numbers:
+        slurm.run("scancel", str(number))
+    return numbers
 
 
 def blocked(cluster: Cluster) -> dict[str, str]:
