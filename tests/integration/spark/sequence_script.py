@@ -370,7 +370,7 @@ def batch_outlasts_the_stop():
         try:
             steps.finish_batches(noted, Limit(time.monotonic() + 1.5))
         except ProcedureRefused as error:
-            assert "batch 0 of query 'slow' (running for " in str(error), error
+            assert "batch 0 of query 'slow' (begun " in str(error), error
         else:
             raise AssertionError("the batch still runs")
         steps.start_queries()
@@ -383,7 +383,7 @@ def batch_outlasts_the_stop():
         else:
             raise AssertionError("the batch still runs")
         steps.resume()
-    assert any(note.startswith("finishing batch 0 of query 'slow' (running for ") for note in notes), notes
+    assert any(note.startswith("finishing batch 0 of query 'slow' (begun ") for note in notes), notes
     release.set()
     put(root / "slow", "1", [("a", second) for second in range(5, 10)])
     query.processAllAvailable()

@@ -1,4 +1,4 @@
-"""Text for progress notes: which batch a streaming query is running, and for how long."""
+"""Text for progress notes: which batch a streaming query is running, and since when."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class RunningBatch:
         self._began_ms = 0
 
     def __str__(self) -> str:
-        """Return "batch 41 of query 'flights' (running for 38 s)", or only the query's name if no batch runs."""
+        """Return "batch 41 of query 'flights' (begun 38 s ago)", or only the query's name if no batch runs."""
         if time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._look()
         if self._number < 0:
             return str(self._query)
         seconds = max(0, int(time.time() - self._began_ms / 1000))
-        return f"batch {self._number} of {self._query} (running for {seconds} s)"
+        return f"batch {self._number} of {self._query} (begun {seconds} s ago)"
 
     def _look(self) -> None:
         self._looked, self._number = time.monotonic(), -1

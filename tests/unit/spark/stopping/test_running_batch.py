@@ -52,7 +52,7 @@ def batch(reached: str | None = "/checkpoint/") -> RunningBatch:
 
 
 def test_the_text_names_the_batch_and_how_long_it_has_run(logs: Logs) -> None:
-    assert str(batch()) == "batch 41 of query 'flights' (running for 40 s)"
+    assert str(batch()) == "batch 41 of query 'flights' (begun 40 s ago)"
 
 
 def test_the_logs_are_read_at_most_once_a_second(logs: Logs) -> None:
