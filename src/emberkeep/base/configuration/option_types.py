@@ -26,6 +26,14 @@ _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _SIZE_UNITS = {"b": 1, "": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "g": 1024**3, "gb": 1024**3}
 
 
+class TooLong(ValueError):
+    """A duration is longer than ``longest``."""
+
+    def __init__(self, longest: str) -> None:
+        super().__init__(f"expected at most {longest}")
+        self.longest = longest
+
+
 def duration(text: str) -> float:
     """Return the seconds in "500 ms", "10 s", "5 min", "1 h" or "2 d"; a number without a unit is seconds."""
     match = _DURATION.fullmatch(text.strip().lower())
@@ -33,7 +41,7 @@ def duration(text: str) -> float:
         raise ValueError("expected a duration such as 500ms, 10s, 5min or 2h")
     seconds = float(match.group(1)) * _DURATION_UNITS[match.group(2)]
     if seconds > _LONGEST:
-        raise ValueError(f"expected at most {_LONGEST // _DURATION_UNITS['d']:.0f}d")
+        raise TooLong(f"{_LONGEST // _DURATION_UNITS['d']:.0f}d")
     return seconds
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from emberkeep.base.configuration.option_types import TooLong
 from emberkeep.base.errors import InvalidInput
 
 T = TypeVar("T")
@@ -33,6 +34,16 @@ class Option(Generic[T]):
     deprecated_keys: tuple[str, ...] = ()
     secret: bool = False  # shown as ****** by `config show`
     caution: Callable[[T], str] = lambda _: ""
+
+    def parse_text(self, text: str) -> T:
+        return self.parse(text)
+
+    def parse_recorded(self, text: str) -> T:
+        """Return the value of a text that an earlier release has accepted. Raises ValueError."""
+        try:
+            return self.parse(text)
+        except TooLong as error:
+            return self.parse(error.longest)
 
 
 REGISTRY: dict[str, Option[Any]] = {}
@@ -89,6 +100,16 @@ class Configuration:
 
         Raises InvalidInput naming the key, where it was set, and what was expected or which known key is nearest.
         """
+        return self._with(texts, origin, Option.parse_text)
+
+    def with_recorded(self, texts: Mapping[str, str], origin: str) -> Configuration:
+        """Return what ``with_texts`` returns, for options of a job that an earlier release may have accepted.
+
+        Earlier releases took durations of any length. One that is too long counts as the longest.
+        """
+        return self._with(texts, origin, Option.parse_recorded)
+
+    def _with(self, texts: Mapping[str, str], origin: str, parse: Callable[[Option[Any], str], Any]) -> Configuration:
         merged = dict(self.settings)
         for key, text in texts.items():
             option = REGISTRY.get(key)
@@ -96,7 +117,7 @@ class Configuration:
                 raise unknown_key(key, origin)
             try:
                 text.encode()
-                value = option.parse(text)
+                value = parse(option, text)
             except UnicodeEncodeError:  # bytes of a variable or an argument that are not UTF-8: records are
                 raise InvalidInput(f"{key} is not UTF-8 text ({origin})", field=key) from None
             except ValueError as error:

@@ -82,7 +82,7 @@ def run_attempt(arguments: list[str], standby: StandbyJvm | None = None) -> int:
     ``standby``: a warm JVM for the script, if this process was started before its job.
     """
     spec = read_spec(Path(arguments[0]))
-    configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
+    configuration = Configuration().with_texts(spec.options, "task manager").with_recorded(spec.graph.options, "job")
     set_up_logging_beside_user_code(
         "driver", Path(spec.logs), configuration, job=spec.graph.job_id, attempt=spec.attempt
     )

@@ -64,7 +64,7 @@ def followed_job(
     ``configuration``: the task manager's. ``checkpoints``: durable locations of the job's queries.
     """
     try:
-        keeps_copies = configuration.with_texts(graph.options, "job")[LOCAL_RECOVERY]
+        keeps_copies = configuration.with_recorded(graph.options, "job")[LOCAL_RECOVERY]
         user = users.of(graph.namespace)
     except (Fatal, InvalidInput):
         return None

@@ -59,7 +59,7 @@ def usable_configuration(cluster: Configuration, graph: JobGraph) -> tuple[Confi
     configuration, unknown = cluster, []
     for key, text in graph.options.items():
         try:
-            configuration = configuration.with_texts({key: text}, _origin(graph))
+            configuration = configuration.with_recorded({key: text}, _origin(graph))
         except InvalidInput as error:
             unknown.append(error.message)
     return configuration, f"a release that takes its options: {'; '.join(unknown)}" if unknown else ""

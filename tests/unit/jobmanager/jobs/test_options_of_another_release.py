@@ -7,9 +7,11 @@ import asyncio
 import msgspec
 import pytest
 
+from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
-from emberkeep.jobmanager.jobs.admission import usable_configuration
+from emberkeep.jobmanager.jobs.admission import job_configuration, usable_configuration
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobGraph, JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
@@ -106,3 +108,13 @@ def test_the_options_that_are_known_count() -> None:
     configuration, lacks = usable_configuration(Configuration(), job)
     assert configuration.texts() == {"restart-strategy.type": "none"}
     assert lacks.startswith(NOTE)
+
+
+@pytest.mark.req("SAFE-14")
+def test_a_duration_that_only_earlier_releases_took_counts_as_the_longest() -> None:
+    key = "restart-strategy.fixed-delay.delay"
+    job = msgspec.structs.replace(graph(1), options={key: "999999 d", "restart-strategy.type": "fixed-delay"})
+    configuration, lacks = usable_configuration(Configuration(), job)
+    assert (configuration[options.FIXED_DELAY], lacks) == (36_500 * 86_400.0, "")
+    with pytest.raises(InvalidInput, match="expected at most 36500d"):
+        job_configuration(Configuration(), job)
