@@ -17,6 +17,7 @@ from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Module, Output, SavepointTarget, Secrets
 from emberkeep.cli.tables import OutputFormat, print_data
+from emberkeep.cli.upgrades.new_code import refuse_options_of_new_code
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,12 +28,16 @@ if TYPE_CHECKING:
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
     from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
+_BATCHES = 3
+_WITHIN = "10min"
+_RESTARTS = 2
+
 
 def upgrade(
     *words: Annotated[Words, Parameter(completer=first_job)],
-    batches: Annotated[int, Parameter(metavar="N")] = 3,
-    within: Annotated[str, Parameter(metavar="DURATION")] = "10min",
-    restarts: Annotated[int, Parameter(metavar="N")] = 2,
+    batches: Annotated[int | None, Parameter(metavar="N")] = None,
+    within: Annotated[str | None, Parameter(metavar="DURATION")] = None,
+    restarts: Annotated[int | None, Parameter(metavar="N")] = None,
     cancel: Annotated[bool, Parameter(negative=())] = False,
     detach: Annotated[bool, Parameter(negative=())] = False,
     savepoint_path: SavepointTarget = None,
@@ -78,6 +83,8 @@ def upgrade(
     if cancel and (len(words) > 1 or module is not None):
         raise InvalidInput("--cancel takes a job and no script", field="--cancel")
     if len(words) == 1 and module is None:
+        own = {"batches": batches, "within": within, "restarts": restarts, "timeout": timeout}
+        refuse_options_of_new_code({**own, "savepoint_path": savepoint_path, "secret": secret or None}, spark)
         ask = _cancel if cancel else _show
         return _run(job, ask, cancel=cancel, detach=detach, output=output, cluster=cluster)
     if spark.name is None:
@@ -94,7 +101,9 @@ async def _name(client: RestClient, job: str) -> str:
     return (await client.job(await resolve_job(client, job))).name
 
 
-def _choice(batches: int, within: str, restarts: int, savepoint_path: str | None, timeout: str | None) -> UpgradeChoice:
+def _choice(
+    batches: int | None, within: str | None, restarts: int | None, savepoint_path: str | None, timeout: str | None
+) -> UpgradeChoice:
     from secrets import token_hex
 
     from emberkeep.client.calls.savepoints import savepoint_location
@@ -102,9 +111,9 @@ def _choice(batches: int, within: str, restarts: int, savepoint_path: str | None
 
     return UpgradeChoice(
         upgrade_id=token_hex(16),
-        batches=batches,
-        within_ms=milliseconds_of("--within", within),
-        restarts=restarts,
+        batches=_BATCHES if batches is None else batches,
+        within_ms=milliseconds_of("--within", _WITHIN if within is None else within),
+        restarts=_RESTARTS if restarts is None else restarts,
         target=None if savepoint_path is None else savepoint_location(savepoint_path),
         limit_ms=milliseconds(timeout),
     )
