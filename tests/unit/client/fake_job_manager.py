@@ -329,6 +329,7 @@ class FakeJobManager:
             ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
             ("GET", "/jobmanager/logs/{log}", self._read_own_log),
+            ("GET", "/jobmanager/logs/{log}/records", self._search_own_log),
         ):
             app.router.add_route(method, f"/v1{path}", handler)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -549,7 +550,13 @@ class FakeJobManager:
 
     async def _search_log(self, request: web.Request) -> web.Response:
         logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}
-        log = logs[request.match_info["log"]]
+        return self._found(request, logs[request.match_info["log"]])
+
+    async def _search_own_log(self, request: web.Request) -> web.Response:
+        logs = {log.id: log for log in self.daemon_logs.get(_daemon(request), [])}
+        return self._found(request, logs[request.match_info["log"]])
+
+    def _found(self, request: web.Request, log: FakeLog) -> web.Response:
         query = parse_query(request, ReadRecords)
         contents = Contents(lambda at, count: log.data[at : at + count], len(log.data), log.complete, lambda ms: ms)
         found = search(contents, query.of(None).search)

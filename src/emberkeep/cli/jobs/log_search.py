@@ -9,28 +9,61 @@ from functools import partial
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.messages import say
-from emberkeep.cli.views.patience import asking
+from emberkeep.cli.views.patience import Asking, asking
 from emberkeep.cli.wording import timestamp
+from emberkeep.client.log_origin import HEAD_SIZE, LogOrigin
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest_logs import LogInfo
+from emberkeep.protocol.rest_logs import LogInfo, LogRecord
 
 FOLLOW_SECONDS = 10.0  # seconds that one request waits for more output
+_HEAD = f"0-{HEAD_SIZE - 1}"
 _KEPT = "logs of lost task managers are read from the shared storage"
 _POLL_SECONDS = 1.0  # between two requests for merged logs
 
 
-async def print_records(client: RestClient, path: str, printing: LogPrinting) -> None:
+class LogPlace:
+    """A log that is followed by its path. ``may_be_replaced``: it is a daemon's, and a new daemon has another one."""
+
+    def __init__(self, client: RestClient, path: str, *, may_be_replaced: bool) -> None:
+        self._client = client
+        self._path = path
+        self._may_be_replaced = may_be_replaced
+        self._origin = LogOrigin()
+
+    async def is_another(self, ask: Asking) -> bool:
+        """True if another log than before is in this place, which is to be printed from its start. Say so."""
+        if not self._may_be_replaced:
+            return False
+        is_new = self._origin.is_new(await ask(partial(self._client.logs.read_range, self._path, _HEAD)))
+        if is_new:
+            say("another log follows from its start: another process writes it, or the log was rotated")
+        return is_new
+
+
+async def print_records(client: RestClient, path: str, printing: LogPrinting, *, may_be_replaced: bool) -> None:
     """Print the selected records of a log to standard output; with ``follow``, until the log ends."""
     follow = printing.reading.follow
     offset, ask, wait = 0, asking(patiently=follow), FOLLOW_SECONDS if follow else 0.0
+    place = LogPlace(client, path, may_be_replaced=follow and may_be_replaced)
+    await place.is_another(ask)
     while True:
         found = await ask(partial(client.logs.search, path, printing.selection, offset, wait=wait))
-        for record in found.records:
-            sys.stdout.write(f"{record.text}\n")
-        sys.stdout.flush()
+        if found.end != offset and await place.is_another(ask):
+            again = await ask(partial(client.logs.search, path, printing.selection, offset))
+            if again.records[: len(found.records)] != found.records:
+                _print(found.records)  # the end of the log that was there before
+            offset = 0
+            continue
+        _print(found.records)
         if found.complete or (found.end == offset and not follow):
             return
         offset = found.end
+
+
+def _print(records: list[LogRecord]) -> None:
+    for record in records:
+        sys.stdout.write(f"{record.text}\n")
+    sys.stdout.flush()
 
 
 async def print_merged(client: RestClient, job_id: JobId, attempt: int | None, printing: LogPrinting) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
-from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, print_records
+from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, LogPlace, print_records
 from emberkeep.cli.messages import say, write_bytes
 from emberkeep.cli.tables import OutputFormat, print_data, print_table
 from emberkeep.cli.terminal import JobTerminal
@@ -130,11 +130,13 @@ def _tell_what_is_kept(logs: list[LogInfo]) -> None:
 async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrinting) -> None:
     """Print a log to standard output, or to standard error if its process wrote it there."""
     if printing.selection:
-        await print_records(client, path, printing)
+        await print_records(client, path, printing, may_be_replaced=not log.job_id)
         return
     reading, ask = printing.reading, asking(patiently=printing.reading.follow)
     stream = sys.stderr if log.kind.endswith("stderr") else sys.stdout
     offset, end = 0, None
+    place = LogPlace(client, path, may_be_replaced=reading.follow and not log.job_id)
+    await place.is_another(ask)
     if reading.byte_range is not None:
         chunk = await ask(partial(client.logs.read_range, path, reading.byte_range))
         write_bytes(stream, chunk.data)
@@ -146,6 +148,12 @@ async def _print(client: RestClient, path: str, log: LogInfo, printing: LogPrint
         if end is None:
             wait = FOLLOW_SECONDS if reading.follow else 0.0
             chunk = await ask(partial(client.logs.read_at, path, offset, wait=wait))
+            if chunk.data and await place.is_another(ask):
+                again = await ask(partial(client.logs.read_at, path, offset))
+                if again.data[: len(chunk.data)] != chunk.data:
+                    write_bytes(stream, chunk.data)  # the end of the log that was there before
+                offset = 0
+                continue
         else:
             chunk = await client.logs.read_range(path, f"{offset}-{end - 1}")
         write_bytes(stream, chunk.data)
