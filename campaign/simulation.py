@@ -100,10 +100,14 @@ def note_mended(progress: Progress) -> None:
 
 def keep_failure(world: World, number: int, violation: str, folder: Path = KEPT) -> Failure:
     """Shrink a failing world and keep it as a regression test."""
-    rule = violation.partition(":")[0]
-    small = shrink(world, lambda candidate: rule in play_world(candidate).rules[:1])
+    small = shrink(world, lambda candidate: _kind(play_world(candidate).violation) == _kind(violation))
     path = keep(small, play_world(small).violation, folder)
     return Failure(number, violation, str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
+
+
+def _kind(violation: str) -> tuple[str, bool]:
+    """Return the rule, and whether a job waits for something: a world with too few slots is no smaller failing one."""
+    return violation.partition(":")[0], "(waits for: " in violation
 
 
 def keep(world: World, found: str, folder: Path = KEPT) -> Path:

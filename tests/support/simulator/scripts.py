@@ -148,6 +148,7 @@ class SimSpark:
         self._configuration = configuration
         self._truth = truth
         self._changed = asyncio.Event()
+        self.has_waiting_task = False
         self.released = asyncio.Event()  # set when the script may continue after its await
 
     async def view(self, asked: SparkQuestions) -> SparkView | None:
@@ -264,10 +265,12 @@ class SimSpark:
         self.executors.pop(executor.key.executor_id, None)
 
     async def some_executor(self) -> None:
-        """Wait until an executor is registered."""
+        """Wait until an executor is registered: a task waits for it."""
+        self.has_waiting_task = True
         while not self.executors:
             self._changed.clear()
             await self._changed.wait()
+        self.has_waiting_task = False
 
 
 class SimSteps:
@@ -488,7 +491,13 @@ class DriverWork:
             least = self.script.executors if self.script.steady else 1 if self.script.seconds is None else 0
             spark = self.spark
             spark.allocation = SimAllocation(
-                least, self.script.executors, spark.executors, lambda: spark.cordoned, self.machines, self.system.rng
+                least,
+                self.script.executors,
+                spark.executors,
+                lambda: spark.cordoned,
+                lambda: spark.has_waiting_task,
+                self.machines,
+                self.system.rng,
             )
             if self.script.load is not None:
                 spark.query = LoadedQuery(self.script.load, self.machines.loop.time())

@@ -19,7 +19,8 @@ class SimAllocation:
     """Draws how many executors are wanted, from ``least`` to ``most``, and removes idle ones beyond that.
 
     ``executors`` are those that have registered. One is removed in either of Spark's two ways: it is decommissioned
-    and ends by itself, or it is killed, which nobody carries out but the JobMaster.
+    and ends by itself, or it is killed, which nobody carries out but the JobMaster. ``has_waiting_task``: True while
+    a task waits for an executor, so that Spark wants one.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class SimAllocation:
         most: int,
         executors: Mapping[ExecutorId, Process],
         cordoned: Callable[[], frozenset[ExecutorId]],
+        has_waiting_task: Callable[[], bool],
         machines: Machines,
         rng: random.Random,
     ) -> None:
@@ -35,6 +37,7 @@ class SimAllocation:
         self._bounds = (least, most)
         self._executors = executors
         self._cordoned = cordoned
+        self._has_waiting_task = has_waiting_task
         self._machines = machines
         self._rng = rng
         self._count = 1
@@ -46,7 +49,7 @@ class SimAllocation:
         known = self._executors.keys()
         return ExecutorDemand(
             app_id=app_id,
-            count=self._count,
+            count=max(1, self._count) if self._has_waiting_task() else self._count,
             decommissioned=frozenset(self._decommissioned & known),
             killed=frozenset(self._killed & known),
         )
