@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 from cyclopts import App, Parameter
 
 from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
-from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions, with_client
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.parameters import CompletedTaskManager
 
@@ -58,13 +58,15 @@ def stop_task_manager(
     from emberkeep.base.configuration.option_types import duration
     from emberkeep.base.errors import InvalidInput
     from emberkeep.cli.cluster.task_manager_stop import end_task_manager
+    from emberkeep.cli.views.asked import with_client_asking
 
     try:
         seconds = duration(drain_first)
     except ValueError as error:
         raise InvalidInput(f"--drain-first {drain_first}: {error}", field="--drain-first") from None
-    with_client(
-        cluster.require(), lambda client: end_task_manager(client, task_manager, drain=seconds, wait=not no_wait)
+    with_client_asking(
+        cluster.require(),
+        lambda client, asked: end_task_manager(client, task_manager, asked, drain=seconds, wait=not no_wait),
     )
     return ExitCode.OK
 

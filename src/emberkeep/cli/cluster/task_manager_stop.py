@@ -6,13 +6,16 @@ import asyncio
 
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.messages import say
+from emberkeep.cli.views.asked import Asked
 from emberkeep.cli.views.patience import Patience
 from emberkeep.client.rest_client import RestClient
 
 _POLL = 0.3  # seconds
 
 
-async def end_task_manager(client: RestClient, task_manager: str | None, *, drain: float, wait: bool) -> None:
+async def end_task_manager(
+    client: RestClient, task_manager: str | None, asked: Asked, *, drain: float, wait: bool
+) -> None:
     """Ask the JobManager to end a task manager; with ``wait``, return once its process is no longer registered.
 
     ``task_manager`` None means the only one that is registered. ``drain``: seconds that the work on it has to leave.
@@ -20,7 +23,9 @@ async def end_task_manager(client: RestClient, task_manager: str | None, *, drai
     """
     name = task_manager or await _only_one(client)
     pid = (await client.task_manager(name)).emberkeep.pid
+    asked.text = f"task manager {name} may end: `emberkeep taskmanagers` shows whether it is there"
     await client.stop_task_manager(name, drain=drain)
+    asked.text = f"task manager {name} will end: `emberkeep taskmanagers` shows whether it is there"
     if not wait:
         say(f"task manager {name} will end")
         return

@@ -10,6 +10,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
 from emberkeep.cli.stopwatch import Stopwatch
+from emberkeep.cli.views.asked import Asked
 from emberkeep.cli.views.patience import Patience
 from emberkeep.cli.wording import SHORT_ID
 from emberkeep.client.rest_client import RestClient
@@ -18,14 +19,17 @@ from emberkeep.jobs.model import JobStatus
 _POLL = 0.3  # seconds
 
 
-async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: bool) -> int:
+async def cancel_job(client: RestClient, job_id: JobId, asked: Asked, *, wait: bool, kill: bool) -> int:
     """Cancel a job and return the exit code; with ``wait``, return once the job has ended.
 
     ``kill``: send SIGKILL at once. The wait survives a change of the leader. Raises Conflict if the job has ended
     without being cancelled, Absent.
     """
     grace = 0.0 if kill else None
+    look = f"`emberkeep info {job_id[:SHORT_ID]}` shows it"
+    asked.text = f"job {job_id[:SHORT_ID]} may be cancelled: {look}"
     await client.cancel(job_id, grace=grace)
+    asked.text = f"job {job_id[:SHORT_ID]} will be cancelled: {look}"
     if not wait:
         say(f"job {job_id[:SHORT_ID]} will be cancelled")
         return ExitCode.OK

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import CLUSTER_NAME
-from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.running import run_job, submit_job, tell_no_logs_to_keep
 from emberkeep.cli.jobs.submit_options import DEFAULT_JOB, DEFAULT_SUBMIT, JobOptions, Quiet, SubmitOptions, Words
@@ -176,9 +176,10 @@ def cancel(
         Send SIGKILL at once.
     """
     from emberkeep.cli.jobs.cancel import cancel_job
+    from emberkeep.cli.views.asked import Asked, with_client_asking
     from emberkeep.client.job_reference import resolve_job
 
-    async def end(client: RestClient) -> int:
-        return await cancel_job(client, await resolve_job(client, job), wait=wait, kill=kill)
+    async def end(client: RestClient, asked: Asked) -> int:
+        return await cancel_job(client, await resolve_job(client, job), asked, wait=wait, kill=kill)
 
-    return with_client(cluster.require(), end)
+    return with_client_asking(cluster.require(), end)

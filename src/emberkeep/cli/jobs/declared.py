@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from emberkeep.client.declarations.declaration import DeclaredJob, Wanted
     from emberkeep.client.declarations.plan import Plan
     from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 
 # `-f FILE` is how kubectl's commands of these names are called.
 _FILE = Parameter(name=["--file", "-f"], metavar="FILE", help="YAML file that declares the job.")
@@ -56,8 +57,9 @@ def apply(
         return ExitCode.OK
     from emberkeep.base.errors import InvalidInput
     from emberkeep.cli.jobs.stop import ProcedureDisplay
-    from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
+    from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay, continues
     from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.cli.views.asked import Asked, with_client_asking
     from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.declarations.apply import ApplyDisplay, Applying
     from emberkeep.client.declarations.plan import Choice, Step
@@ -69,7 +71,7 @@ def apply(
     endpoint = cluster.require()
     wanted = _wanted(file, cluster)
 
-    async def work(client: RestClient) -> str:
+    async def work(client: RestClient, asked: Asked) -> str:
         applying = Applying(client, wanted, choice)
         plan = await applying.plan()
         _show(plan)
@@ -77,13 +79,21 @@ def apply(
             say("nothing was done: --dry-run")
             return ""
         upload = UploadDisplay(say, quiet=False)
-        display = ApplyDisplay(say, ProcedureDisplay().show, upload, UpgradeDisplay(say).show)
+        upgrades = UpgradeDisplay(say)
+
+        def upgrading(state: UpgradeInfo) -> None:
+            asked.text = continues(state)
+            upgrades.show(state)
+
+        display = ApplyDisplay(say, ProcedureDisplay().show, upload, upgrading)
+        if plan.step is not Step.NOTHING:
+            asked.text = "what the plan says may be done: `emberkeep diff` shows what is left to do"
         job_id = await applying.carry_out(plan, display)
         if plan.step is not Step.NOTHING:
             say(f"job {job_id[:8]} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
         return job_id
 
-    job_id = with_client(endpoint, work)
+    job_id = with_client_asking(endpoint, work)
     if job_id:
         print_line(job_id)
     return ExitCode.OK

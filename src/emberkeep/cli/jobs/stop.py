@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Detach, Job, Output, SavepointTarget
@@ -88,18 +88,20 @@ def with_client_waiting(
 
     ``detach``: return once the request is durable. Ctrl-C ends the waiting, not the request.
     """
+    from emberkeep.cli.views.asked import Asked, with_client_asking
     from emberkeep.cli.wording import SHORT_ID
     from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.client.savepoint_wait import asked_when_free, until_completed
 
     target = None if savepoint_path is None else savepoint_location(savepoint_path)
-    asked: list[str] = []
 
-    async def work(client: RestClient) -> int:
+    async def work(client: RestClient, asked: Asked) -> int:
         job_id = await resolve_job(client, job)
+        look = f"`emberkeep info {job_id[:SHORT_ID]}` shows"
+        asked.text = f"the request may be carried out: {look} it"
         trigger = await asked_when_free(client, job_id, lambda: ask(client, job_id, target), say)
-        asked[:] = [job_id[:SHORT_ID], trigger.request_id]
+        asked.text = f"request {trigger.request_id} continues: {look} its progress"
         if trigger.emberkeep is not None:
             say(f"job {job_id[:SHORT_ID]}: the savepoint goes below {trigger.emberkeep.target_directory}")
         if detach:
@@ -110,12 +112,7 @@ def with_client_waiting(
         await _look_for(client, state.emberkeep.location)
         return code
 
-    try:
-        return with_client(cluster.require(), work)
-    except KeyboardInterrupt:
-        if asked:
-            say(f"stopped waiting; request {asked[1]} continues: `emberkeep info {asked[0]}` shows its progress")
-        return ExitCode.INTERRUPTED
+    return with_client_asking(cluster.require(), work)
 
 
 async def _look_for(client: RestClient, location: str) -> None:

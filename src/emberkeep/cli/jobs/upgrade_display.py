@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 _SHOW_AGAIN = 10.0  # seconds between two lines of the same phase
 
 
+def continues(state: UpgradeInfo) -> str:
+    """Return what becomes of an upgrade that nobody waits for any more."""
+    if state.phase.is_final:
+        return f"the upgrade has ended: {state.text}"
+    return f"the upgrade continues: `emberkeep upgrade {state.old_job[:8]}` follows it, --cancel goes back"
+
+
 class UpgradeDisplay:
     """Print a line for each new phase, and at intervals for news within a phase."""
 

@@ -101,15 +101,17 @@ def _block(
     drivers: EvacuatedDrivers | None = None,
 ) -> int:
     from emberkeep.cli.nodes.wait import there_now, wait_until_free
+    from emberkeep.cli.views.asked import Asked, with_client_asking
     from emberkeep.client.rest_client import RestClient
 
     request, task_manager, patience = blocking.request(action, drivers), blocking.task_manager, blocking.patience()
     length = blocking.length_ms()
 
-    async def work(client: RestClient) -> bool:
+    async def work(client: RestClient, asked: Asked) -> bool:
         end = request.end_timestamp
         if length is not None:  # by the JobManager's clock, which is rounded down to whole seconds
             end = (await client.leadership()).now_ms + 1000 + length
+        asked.text = f"{name} may be blocked: `emberkeep node list` shows it"
         try:
             entry = await client.block(name, replace(request, end_timestamp=end), task_manager=task_manager)
         except InvalidInput as error:
@@ -120,10 +122,11 @@ def _block(
             too_late = f"not a time in the future; at the JobManager it is {timestamp(now)} (local time)"
             problem = too_late if isinstance(end, int) and end <= now else error.message
             raise InvalidInput(f"{option} {value}: {problem}", field=option) from None
+        asked.text = f"{name} stays blocked until `emberkeep node unblock`, or the end of its entry"
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
         if not await there_now(client, name, task_manager=task_manager):
             where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"
             say(f"no {where} registered now: if the id is wrong, undo this with `emberkeep node unblock {name}`")
         return not blocking.wait or await wait_until_free(client, name, task_manager=task_manager, patience=patience)
 
-    return ExitCode.OK if with_client(cluster.require(), work) else ExitCode.TIMED_OUT
+    return ExitCode.OK if with_client_asking(cluster.require(), work) else ExitCode.TIMED_OUT

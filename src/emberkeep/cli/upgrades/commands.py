@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions, with_client
+from emberkeep.cli.cluster_options import DEFAULT_CLUSTER, ClusterOptions
 from emberkeep.cli.completion.candidates import first_job
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.jobs.stop import Timeout, milliseconds, milliseconds_of
 from emberkeep.cli.jobs.submit_options import DEFAULT_SUBMIT, JobOptions, SubmitOptions, Words
-from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay
+from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay, continues
 from emberkeep.cli.messages import print_line, say, say_error
 from emberkeep.cli.parameters import Module, Output, SavepointTarget, Secrets
 from emberkeep.cli.tables import OutputFormat, print_data
 from emberkeep.cli.upgrades.new_code import refuse_options_of_new_code
+from emberkeep.cli.views.asked import with_client_asking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from emberkeep.base.ids import JobId
+    from emberkeep.cli.views.asked import Asked
     from emberkeep.client.rest_client import RestClient
     from emberkeep.client.submission.preparation import PreparedJob
     from emberkeep.client.upgrades.upgrading import UpgradeChoice
@@ -88,7 +90,8 @@ def upgrade(
         ask = _cancel if cancel else _show
         return _run(job, ask, cancel=cancel, detach=detach, output=output, cluster=cluster)
     if spark.name is None:
-        spark = dataclasses.replace(spark, name=with_client(cluster.require(), lambda client: _name(client, job)))
+        name = with_client_asking(cluster.require(), lambda client, _: _name(client, job))
+        spark = dataclasses.replace(spark, name=name)
     choice = _choice(batches, within, restarts, savepoint_path, timeout)
     prepared = _prepared(words[1:], JobOptions(module=module, secret=secret), spark, cluster)
     ask = functools.partial(_begin, prepared=prepared, choice=choice)
@@ -129,7 +132,7 @@ def _prepared(words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, clu
 
 def _run(
     job: str,
-    ask: Callable[[RestClient, JobId], Awaitable[UpgradeInfo]],
+    ask: Callable[[RestClient, JobId, Asked], Awaitable[UpgradeInfo]],
     *,
     cancel: bool,
     detach: bool,
@@ -138,41 +141,37 @@ def _run(
 ) -> int:
     from emberkeep.client.job_reference import resolve_job
 
-    known: list[str] = []
-
-    async def work(client: RestClient) -> UpgradeInfo:
-        state = await ask(client, await resolve_job(client, job))
-        known[:] = [state.old_job[:8]]
+    async def work(client: RestClient, asked: Asked) -> UpgradeInfo:
+        state = await ask(client, await resolve_job(client, job), asked)
+        asked.text = continues(state)
         if detach or state.phase.is_final:
             return state
         from emberkeep.client.upgrades.upgrading import until_ended
 
         return await until_ended(client, state.old_job, UpgradeDisplay(say).show, say)
 
-    try:
-        state = with_client(cluster.require(), work)
-    except KeyboardInterrupt:
-        if known:
-            follow = f"`emberkeep upgrade {known[0]}` follows it, --cancel goes back"
-            say(f"stopped waiting; the upgrade continues: {follow}")
-        return ExitCode.INTERRUPTED
+    state = with_client_asking(cluster.require(), work)
     return _told_cancelled(state, output) if cancel else _told(state, output)
 
 
-async def _show(client: RestClient, job_id: JobId) -> UpgradeInfo:
+async def _show(client: RestClient, job_id: JobId, _asked: Asked) -> UpgradeInfo:
     return await client.upgrades.of_job(job_id)
 
 
-async def _cancel(client: RestClient, job_id: JobId) -> UpgradeInfo:
+async def _cancel(client: RestClient, job_id: JobId, asked: Asked) -> UpgradeInfo:
+    asked.text = f"the upgrade may be cancelled: `emberkeep upgrade {job_id[:8]}` shows it"
     return await client.upgrades.cancel(job_id)
 
 
-async def _begin(client: RestClient, job_id: JobId, prepared: PreparedJob, choice: UpgradeChoice) -> UpgradeInfo:
+async def _begin(
+    client: RestClient, job_id: JobId, asked: Asked, prepared: PreparedJob, choice: UpgradeChoice
+) -> UpgradeInfo:
     from emberkeep.cli.jobs.upload_display import UploadDisplay
     from emberkeep.client.upgrades.upgrading import begun
 
     if not (await client.job(job_id)).emberkeep.queries:
         say(f"warning: job {job_id[:8]} runs no streaming query that could be saved")
+    asked.text = f"the upgrade may begin: `emberkeep upgrade {job_id[:8]}` shows it"
     state = await begun(client, job_id, prepared, choice, UploadDisplay(say, quiet=False), say)
     say(f"upgrade {state.upgrade_id[:8]} of job {job_id[:8]} begins; Ctrl-C ends only the waiting")
     return state

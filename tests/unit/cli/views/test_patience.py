@@ -16,6 +16,7 @@ from emberkeep.cli.jobs.logs import show_job_logs
 from emberkeep.cli.nodes import wait as node_wait
 from emberkeep.cli.nodes.wait import wait_until_free
 from emberkeep.cli.views import patience
+from emberkeep.cli.views.asked import Asked
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol import rest_logs
@@ -40,7 +41,7 @@ async def test_a_cancelled_job_is_waited_for_although_the_leader_changes(fake: F
 
     fake.on_cancel = cancelled
     async with RestClient(fake.endpoint, patience=0) as client:
-        assert await cancel_job(client, job_info(A).jid, wait=True, kill=False) == 0
+        assert await cancel_job(client, job_info(A).jid, Asked(), wait=True, kill=False) == 0
 
     err = capfd.readouterr().err
     assert err.count("told to fail; still waiting") == 1
@@ -73,7 +74,7 @@ async def test_the_end_of_a_task_manager_is_waited_for_although_the_leader_chang
             fake.failures = list(OUTAGE)
 
         monkeypatch.setattr(client, "stop_task_manager", stopped)
-        await end_task_manager(client, "tm-1", drain=0.0, wait=True)
+        await end_task_manager(client, "tm-1", Asked(), drain=0.0, wait=True)
 
     assert "task manager tm-1 has ended" in capfd.readouterr().err
 
