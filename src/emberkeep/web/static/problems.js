@@ -1,6 +1,10 @@
+import { worded } from "./reach.js";
+
 // The JSON of the REST API's reply. A proxy on the way may answer in its own words, in HTML for example.
 export async function bodyOf(response) {
-  const text = await response.text();
+  const text = await response.text().catch((error) => {
+    throw worded(error);
+  });
   try {
     return JSON.parse(text);
   } catch {
