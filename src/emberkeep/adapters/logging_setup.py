@@ -22,6 +22,7 @@ from structlog.typing import EventDict, Processor
 from emberkeep.base.configuration.options import LOG_FILES, LOG_LEVEL, LOG_MAX_SIZE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.private import make_private
 
 _OWN = "emberkeep"
 # These libraries log each request or connection at INFO. Our metrics cover what matters.
@@ -97,7 +98,7 @@ def _file_handler(
 ) -> logging.Handler:
     path = directory / f"{process}.log"
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
         handler = _PrivateRotatingFile(
             path, maxBytes=configuration[LOG_MAX_SIZE], backupCount=configuration[LOG_FILES], encoding="utf-8"
         )

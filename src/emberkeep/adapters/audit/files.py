@@ -13,6 +13,8 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
+from emberkeep.base.files.private import make_private
+
 NAME: Final = "audit.log"
 _ROTATED = re.compile(r"audit\.log\.([1-9][0-9]{0,3})")
 _BLOCK: Final = 256 * 1024  # bytes that are read at once
@@ -37,7 +39,7 @@ class AuditFiles:
         """Open the current file. Idempotent. Raises OSError."""
         if self._descriptor is not None:
             return
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._directory)
         descriptor = os.open(self._directory / NAME, _APPEND, 0o600)
         try:
             self._size = os.fstat(descriptor).st_size

@@ -23,6 +23,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import cannot_write
 from emberkeep.base.files.operations import SYSTEM_FILES
+from emberkeep.base.files.private import make_private
 
 _PIECE = 1024**2  # bytes read at once
 _HINT = "choose another name: a backup is never overwritten"
@@ -37,7 +38,7 @@ class Staging:
     def path(self, name: str) -> Path:
         """Return the path of a member, and make its directory."""
         path = self.root / checked_name(name)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         return path
 
     def has(self, name: str) -> bool:

@@ -36,6 +36,7 @@ from emberkeep.adapters.processes.table import take_table
 from emberkeep.adapters.processes.watched_thread import WatchedThread
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
 from emberkeep.base.files.errors import shortage
+from emberkeep.base.files.private import make_private
 from emberkeep.base.processes.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
@@ -63,7 +64,7 @@ class ProcessSupervisor:
     def __init__(self, directory: Path, *, linger: float = LINGER_SECONDS, groups: ProcessGroups | None = None) -> None:
         """``directory`` is for the records of this supervisor alone. ``groups``: None makes none. Raises Fatal."""
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(directory)
         except OSError as error:
             raise Fatal(f"cannot use {directory}: {error.strerror}", hint="check its permissions") from error
         become_subreaper()

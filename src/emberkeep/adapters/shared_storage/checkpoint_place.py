@@ -12,6 +12,7 @@ from emberkeep.base.errors import Damaged, NewerFormat, Unavailable
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import is_directory
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, Owner, read_owner, rewrite
+from emberkeep.base.files.private import NOT_FOR_ALL
 
 CHECKPOINTS = "checkpoints"  # among the parts of a storage's ownership record
 
@@ -22,7 +23,7 @@ def make_checkpoint_place(place: Path) -> None:
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
     for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(mode=NOT_FOR_ALL, exist_ok=True)
         sync_directory(directory.parent)
 
 

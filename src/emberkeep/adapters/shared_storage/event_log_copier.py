@@ -17,6 +17,7 @@ from pathlib import Path
 
 from emberkeep.adapters.shared_storage.event_logs import copy_event_log, log_name
 from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.threads import start_thread
 
@@ -76,7 +77,7 @@ class EventLogCopier:
     def publish(self, copied: CopiedLog, into: Path) -> None:
         """Move a copy to ``into``, where nobody has it yet. Raises RetryLater."""
         try:
-            into.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(into)
             target = into / copied.place.name
             shutil.rmtree(target, ignore_errors=True)
             copied.place.rename(target)
@@ -130,7 +131,7 @@ class EventLogCopier:
     def _copy(self, job_id: JobId, attempt: int) -> CopiedLog:
         directory = None
         try:
-            self._staging.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._staging)
             directory = Path(tempfile.mkdtemp(prefix=self._own, dir=self._staging))
             app_id = copy_event_log(self._checkpoints / job_id, attempt, directory)
             return CopiedLog(app_id, directory / log_name(app_id))

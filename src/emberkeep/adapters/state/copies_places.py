@@ -28,6 +28,7 @@ from emberkeep.adapters.state.names import is_temporary
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.operations import FileOps
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import AllocationId, JobId, parse_job_id
 from emberkeep.local_state.errors import DamagedCopy
 
@@ -69,7 +70,7 @@ class CopyPlaces:
 
     def make(self) -> None:
         """Create the root and its two directories."""
-        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._root)
         for directory in (self._staging, self._copies):
             with contextlib.suppress(FileExistsError):
                 self._files.make_directory(str(directory))

@@ -1,4 +1,4 @@
-"""Files with a secret: others may not read or write them."""
+"""Files and directories that others may not read or write."""
 
 from __future__ import annotations
 
@@ -8,7 +8,26 @@ from pathlib import Path
 
 from emberkeep.base.errors import Fatal
 
+NOT_FOR_ALL = 0o775  # the mode of a new directory, before the umask, where 0777 would let everybody write
 _LONGEST = 4096  # bytes
+
+
+def make_private(path: Path) -> None:
+    """Create a directory that only its owner can use, unless it exists, and the directories above it.
+
+    Those above it have the modes that the umask leaves them, but not everybody can write there. Raises OSError.
+    """
+    _make(path, 0o700)
+
+
+def _make(path: Path, mode: int) -> None:
+    try:
+        path.mkdir(mode=mode, exist_ok=True)
+    except FileNotFoundError:
+        if path.parent == path:
+            raise
+        _make(path.parent, NOT_FOR_ALL)  # pathlib's own way gives it all that the umask lets through
+        path.mkdir(mode=mode, exist_ok=True)
 
 
 def read_private(path: Path, key: str) -> str:

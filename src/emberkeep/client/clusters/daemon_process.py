@@ -24,6 +24,7 @@ import msgspec
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.log_tail import last_lines, private_output
+from emberkeep.base.files.private import make_private
 from emberkeep.base.import_path import with_safe_path
 from emberkeep.base.processes.process_identity import ProcessIdentity, identify
 
@@ -151,7 +152,7 @@ def _environment() -> dict[str, str]:
 def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()) -> Daemon:
     """Start a daemon. Raises Fatal (its directory cannot be written, or the process cannot be started)."""
     try:
-        command.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(command.directory)
         with private_output(command.out) as out, private_output(command.err) as err:
             process = subprocess.Popen(
                 [*daemon_program(command.module), *command.arguments],

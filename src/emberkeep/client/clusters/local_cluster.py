@@ -27,6 +27,7 @@ from emberkeep.base.configuration.options import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.client.clusters.cluster_end import ClusterEnd, has_processes, is_left
 from emberkeep.client.clusters.cluster_file import (
@@ -280,7 +281,7 @@ class LocalCluster:
     def _lock(self) -> Iterator[None]:
         """Let only one command at a time change the cluster. Raises Conflict, Fatal."""
         try:
-            self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._layout.root)
             descriptor = os.open(self._layout.root / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise Fatal(

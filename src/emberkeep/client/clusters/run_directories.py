@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emberkeep.base.cluster_identity import IDENTITY_FILE
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.private import make_private
 from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.clusters.private_storage import PrivateStorage
 
@@ -36,7 +37,7 @@ def make_run_directory(parent: Path) -> tuple[Path, int]:
     The directory is below ``parent``, or below the system's temporary directory if that fails. Raises Fatal.
     """
     try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(parent)
         while True:
             directory = parent / f"{_PREFIX}{secrets.token_hex(4)}"
             directory.mkdir(mode=0o700)
@@ -91,7 +92,7 @@ def keep_logs(directory: Path) -> Path:
     target.mkdir(mode=0o700)
     for path in _found(directory, _LOGS):
         place = target / path.relative_to(directory)
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(place.parent)
         path.rename(place)
     return target
 

@@ -24,6 +24,7 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict
 from emberkeep.base.files.durable import create_file
+from emberkeep.base.files.private import make_private
 from emberkeep.client.endpoint import is_loopback
 
 _OTHERS_CERTIFICATES = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
@@ -56,7 +57,7 @@ class ZooKeeperAccess:
         """
         if self._file.exists():
             return
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._directory)
         if any(self._directory.iterdir()):
             self._unsigned.touch(mode=0o600)
         with contextlib.suppress(Conflict):

@@ -11,6 +11,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.files.hostile import read_bytes
 from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.files.private import make_private
 from emberkeep.jobs.model import Artefact
 
 ARTEFACTS_FILE = "artefacts.record"
@@ -19,7 +20,7 @@ ARTEFACTS_KIND, ARTEFACTS_VERSION = "process-artefacts", 1
 
 def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps = SYSTEM_FILES) -> None:
     """Write the record, and create its directory if needed. Blocks. Raises Fatal, OSError."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     write_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, msgspec.json.encode(artefacts), files=files)
 
 

@@ -31,6 +31,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedPlaceKind, Owner, PlaceStanding, adopt, check, read_owner
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.processes.process_identity import may_be_alive
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace
@@ -91,7 +92,7 @@ def held_copies(root: LocalStateRoot) -> Iterator[LocalCopies]:
 
 def _is_made(path: Path) -> bool:
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path)
     except OSError as error:
         log.warning("cannot create the directory of local state", directory=str(path), reason=error.strerror)
         return False
@@ -145,7 +146,7 @@ def take_over(root: LocalStateRoot, allocations: Iterable[tuple[JobId, Allocatio
 def _move(source: Path, target: Path) -> None:
     try:
         if source.is_dir() and not source.is_symlink() and not target.exists():
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(target.parent)
             source.rename(target)
     except OSError as error:
         log.warning("cannot move local copies of the previous release", directory=str(source), reason=error.strerror)

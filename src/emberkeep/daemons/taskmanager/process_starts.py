@@ -16,6 +16,7 @@ from emberkeep.base.configuration.layout import StateLayout, TlsFiles, WorkingDi
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import hand_over
+from emberkeep.base.files.private import make_private
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.import_path import RefusedFolder, why_unsafe, with_safe_path
 from emberkeep.base.processes.os_user import OsUser
@@ -153,7 +154,7 @@ class ProcessStarts:
     ) -> StartRequest:
         log_stem = self._places.log_stem(key)
         try:
-            log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(log_stem.parent)
         except OSError as error:
             raise Fatal(f"cannot create {error.filename} for logs: {error.strerror}") from error
         if user is not None:
@@ -176,7 +177,7 @@ class ProcessStarts:
         node, graph = self._node, request.graph
         logs = node.directory.attempt_logs(graph.job_id, request.attempt)
         for path in (directory / "scratch", logs):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(path)
         (directory / OUTCOME_FILE).unlink(missing_ok=True)
         token_file, tls = self._credentials(AttemptScope(graph.job_id, request.attempt), directory)
         spec = DriverSpec(

@@ -35,6 +35,7 @@ from emberkeep.base.configuration.options import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import encrypts
@@ -281,6 +282,6 @@ def _within(path: Path, directory: Path) -> bool:
 
 def _make(directory: Path) -> None:
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         raise Fatal(f"cannot create {directory}: {error.strerror}", hint="check permissions and free space") from error

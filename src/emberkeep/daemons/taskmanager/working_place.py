@@ -21,6 +21,7 @@ from emberkeep.base.configuration.options import TASK_MANAGER_HOST, TASK_MANAGER
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.ownership import HasNoOwner, OwnedPlaceKind, Owner, adopt, claim, read_owner
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.daemons.records.agent_files import read_agent_life
 from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
@@ -87,7 +88,7 @@ def _life_in(directory: WorkingDirectory) -> str:
 
 def _make(root: Path) -> None:
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(root)
     except OSError as error:
         raise Unavailable(
             f"cannot use the working directory {root}: {error.strerror}",

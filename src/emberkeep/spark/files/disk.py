@@ -19,6 +19,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import make_directories
+from emberkeep.base.files.private import NOT_FOR_ALL
 from emberkeep.lifecycle.manifest import SavepointFile
 
 _BUFFER = 1 << 20  # bytes
@@ -41,7 +42,7 @@ def make_private_directory(path: str) -> None:
     """Create a directory that only its owner can use, unless it exists. Raises OSError."""
     parent = Path(path).parent
     if not parent.is_dir():
-        make_directories(parent, 0o777)  # what is copied is synced up to the parent of the savepoint
+        make_directories(parent, NOT_FOR_ALL)  # what is copied is synced up to the parent of the savepoint
     try:
         Path(path).mkdir(mode=0o700)
     except FileExistsError:

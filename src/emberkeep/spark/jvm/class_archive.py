@@ -24,6 +24,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.private import make_private
 from emberkeep.base.import_path import with_safe_path
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import ClassArchiveBusy, ClassArchiveFailed
@@ -81,7 +82,7 @@ def build_class_archive(
     this call must not wait for it.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
         with _building(directory, waits=waits):
             found = find_class_archive(java, directory, environ)
             if found is not None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from emberkeep.base.files.private import make_private
 from emberkeep.base.processes.process_identity import read_stat
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import JvmStartFailed
@@ -112,7 +113,7 @@ def start_jvm(plan: JvmPlan, settings: DriverSettings, own_options: Sequence[str
 def make_scratch(settings: DriverSettings) -> None:
     """Make the directories that a JVM with these settings uses. Raises OSError."""
     for name in ("tmp", "local"):
-        (settings.scratch_dir / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(settings.scratch_dir / name)
 
 
 def jvm_environment(environ: Mapping[str, str], plan: JvmPlan, settings: DriverSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from emberkeep.api.function_link import EXECUTOR_VARIABLE
 from emberkeep.base.configuration.hosts import in_brackets
+from emberkeep.base.files.private import make_private
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.executors.encrypting_python_daemon import MODULE as ENCRYPTING_PYTHON_DAEMON
 from emberkeep.spark.executors.python_daemon import MODULE as PYTHON_DAEMON
@@ -79,7 +80,7 @@ def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]
     Raises OSError if a directory cannot be made, SparkInternalsMissing if there are no Spark jars.
     """
     for directory in (launch.work_dir, launch.temporary_dir, launch.local_dir):
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     for name, folder in folder_links(launch.import_folders).items():
         link = launch.work_dir / name
         link.unlink(missing_ok=True)

@@ -13,6 +13,7 @@ from emberkeep.base.configuration.hosts import in_brackets
 from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.private import make_private
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.java import find_java
@@ -63,7 +64,7 @@ def prepare_server(plan: ServerPlan, environ: Mapping[str, str]) -> list[str]:
         )
     data = plan.directory / "data"
     try:
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(data)
     except OSError as error:
         raise Fatal(f"cannot create {data}: {error.strerror}", hint="check its permissions") from error
     configuration = plan.directory / "zoo.cfg"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from emberkeep.base.files.private import make_private
 from emberkeep.spark.errors import StandbyFailed
 from emberkeep.spark.executors import warm_python
 from emberkeep.spark.jvm.gateway_connection import Connection
@@ -41,7 +42,7 @@ def warm(
     OSError.
     """
     kind = FOR_DRIVER if for_driver else FOR_EXECUTOR
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(directory)
     try:
         done = subprocess.run(
             [sys.executable, "-P", "-m", _WARM_UP, str(directory), kind, state.value],

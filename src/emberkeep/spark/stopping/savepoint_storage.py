@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.private import make_private
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, SavepointFile, described
 from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark.files.hadoop import HadoopFiles
@@ -163,7 +164,7 @@ class ObjectStorage:
         """Yield the path for a temporary file, which is deleted afterwards. Raises Fatal."""
         file = self._staging / secrets.token_hex(12)
         try:
-            self._staging.mkdir(parents=True, exist_ok=True)
+            make_private(self._staging)
         except OSError as error:
             raise _no_staging(file, error) from error
         try:

@@ -22,6 +22,7 @@ import structlog
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.files.hostile import hand_over, remove_tree
+from emberkeep.base.files.private import make_private
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.base.processes.process_identity import boot_id
 from emberkeep.blobs.staging import Staging
@@ -209,7 +210,7 @@ class UnpackedArchives:
 
 def _take_over(directory: Path, user: OsUser | None) -> set[str]:
     """Return the complete archives of an earlier process; delete incomplete and temporary ones."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(directory)
     if user is not None:
         directory.chmod(_PASSABLE)
     present = set()

@@ -29,6 +29,7 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
 from emberkeep.base.files.log_tail import last_lines, private_output
+from emberkeep.base.files.private import make_private
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.base.processes.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
 from emberkeep.base.started_task_managers import (
@@ -152,7 +153,7 @@ class LocalProcesses:
 
     def _spawn(self, node: LocalNode, directory: WorkingDirectory, mark: str) -> ProcessIdentity:
         try:
-            directory.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(directory.logs)
             with private_output(_output(directory, "out")) as out, private_output(_output(directory, "err")) as err:
                 process = subprocess.Popen(
                     [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],

@@ -14,6 +14,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.configuration.values import options as all_options
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.private import make_private
 
 # Options of the JobManager itself, or of a single task manager.
 _NOT_HANDED_ON = (
@@ -40,7 +41,7 @@ def write_settings(directory: Path, configuration: Configuration, *, same_machin
     Raises Fatal.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
         raise Fatal(f"cannot use {directory}: {error.strerror}", hint="check its permissions") from error
     private = {option.key for option in (*_NOT_HANDED_ON, *(_OF_ONE_MACHINE if same_machine else ()))}
