@@ -36,6 +36,15 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 _QUOTA_PATIENCE = 60.0  # the longest wait of one call for its quota, in seconds
 
 
+def _is_utf_8(text: str) -> bool:
+    """True if the text has no bytes of another encoding, as arguments of commands and names of files may have."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class Request:
     """A request, which may be sent several times. ``limits`` are its deadlines.
@@ -53,6 +62,13 @@ class Request:
     body: Callable[[], Any] | None = None
     limits: aiohttp.ClientTimeout = _LIMITS
     sink: Callable[[AsyncIterator[bytes]], Awaitable[None]] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise InvalidInput for a parameter that is not UTF-8, of which a part would be left out on the way."""
+        for name, value in self.parameters.items():
+            for text in (value,) if isinstance(value, str) else value:
+                if not _is_utf_8(text):
+                    raise InvalidInput(f"{name}: {text[:80]!r} is not UTF-8", hint="pass the text in UTF-8", field=name)
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,9 @@ def test_any_other_error_is_ours(capsys: pytest.CaptureFixture[str], error: Exce
         ("taskmanagers", "show", "caf\udce9"),
         ("logs", "--taskmanager", "caf\udce9"),
         ("token", "revoke", "caf\udce9"),
+        ("events", "--text", "caf\udce9"),
+        ("list", "--owner", "caf\udce9"),
+        ("audit", "--identity", "caf\udce9"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )

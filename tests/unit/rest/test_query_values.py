@@ -104,3 +104,15 @@ async def test_no_value_of_a_query_parameter_breaks_the_server(
             elif answer.status >= 400:
                 assert answer.problem().status == answer.status
     assert broken == []
+
+
+@pytest.mark.parametrize("encoded", NOT_UTF8)
+async def test_a_value_that_is_not_utf_8_is_refused(site: Site, gateway: FakeGateway, encoded: str) -> None:
+    gateway.add(job_view(job_id(1), "flights"))
+    for path in ("/v1/jobs/overview?owner=", "/v1/events?text="):
+        response = await site.session.get(
+            URL(f"{site.base}{path}{encoded}", encoded=True), headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        answer = Answer(response.status, response.headers, await response.read())
+        assert answer.status == 400
+        assert answer.problem().detail == f"query parameter {path[:-1].partition('?')[2]} is not UTF-8"

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_origin, get_type_hints
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from aiohttp import web
@@ -186,6 +187,7 @@ def _route_query(request: web.Request, route: Route) -> msgspec.Struct | None:
 
 def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
     """Return the query string as a struct. Raises InvalidInput for an unknown, repeated or invalid parameter."""
+    _check_text(request)
     known = _parameter_names(kind)
     given: dict[str, str | list[str]] = {}
     for name in request.query:
@@ -202,6 +204,16 @@ def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
     except msgspec.ValidationError as error:
         refusal = invalid_body(error)
         raise InvalidInput(f"query parameter {refusal.field}: {refusal.message}", field=refusal.field) from None
+
+
+def _check_text(request: web.Request) -> None:
+    """Raise InvalidInput for text that is not UTF-8. It is replaced in the parsed query, and would match nothing."""
+    for given in request.rel_url.raw_query_string.split("&"):
+        try:
+            unquote_to_bytes(given).decode("utf-8")
+        except UnicodeError:
+            name = given.partition("=")[0].encode("ascii", "replace").decode("ascii")[:64]
+            raise InvalidInput(f"query parameter {name} is not UTF-8", field=name) from None
 
 
 @functools.cache
