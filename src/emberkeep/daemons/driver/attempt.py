@@ -96,8 +96,9 @@ class _Driver:
         self._configuration = configuration
         self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
         self._failure: AttemptOutcome | None = None
-        self._handing_over = threading.Lock()  # guards the next field, and the writes of outcomes
-        self._is_over = False
+        # Guards the next field, and the writes of outcomes. A signal handler of the script may interrupt its holder.
+        self._handing_over = threading.RLock()
+        self._ender: int | None = None  # the thread that ends this process, once there is one
         self._told_to_end = False
         self._functions: DriverFunctions | None = None
         self._program: DriverProgram  # assigned before the script starts
@@ -172,7 +173,7 @@ class _Driver:
         Any thread may call this.
         """
         with self._handing_over:
-            if self._is_over:
+            if self._ender is not None:
                 log.warning("a failure after the attempt's end is ignored", reason=outcome.message)
                 return
             self._failure = outcome = self._secrets.without(outcome).shortened()
@@ -201,7 +202,12 @@ class _Driver:
         return outcome
 
     def _leave(self, exit_code: int, runtime: DriverRuntime) -> None:
-        """Hand over the outcome of a script that calls ``os._exit``. The caller must end this process. Any thread."""
+        """Hand over the outcome of a script that calls ``os._exit``. The caller must end this process. Any thread.
+
+        Return at once if a signal handler of the script calls this in the thread that ends this process already.
+        """
+        if self._ender == threading.get_ident():
+            return
         self._begin_end()
         script = ScriptOutcome(exit_code, OutcomeKind.EXITED)
         outcome = explained(self._outcome(self._unless_told(script, runtime), runtime), reason_of_own_group(os.environ))
@@ -216,7 +222,9 @@ class _Driver:
     def _begin_end(self) -> None:
         """Return for one caller only: the others wait until it ends this process."""
         with self._handing_over:
-            is_first, self._is_over = not self._is_over, True
+            is_first = self._ender is None
+            if is_first:
+                self._ender = threading.get_ident()
         if not is_first:
             threading.Event().wait()
 

@@ -27,6 +27,7 @@ from tests.unit.formats.golden_samples import DRIVER_SPEC
 
 pytestmark = pytest.mark.req("SAFE-9")
 
+SECONDS = 60.0
 SUCCESS = AttemptOutcome(exit_code=0)
 LOST = AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="planted")
 
@@ -244,3 +245,33 @@ def test_queries_that_cannot_be_stopped_at_the_end_of_the_script_fail_it(
     runtime.functions = SimpleNamespace(sources_ended=cannot)
     ended = driver._end_sources(ScriptOutcome(0, OutcomeKind.FINISHED), cast(Any, runtime))
     assert (ended.exit_code, ended.exception_type, ended.message) == (1, "RuntimeError", "can't start new thread")
+
+
+@pytest.mark.parametrize("when", ["at the beginning", "at the report", "at the end"])
+def test_a_handler_that_exits_while_the_attempt_ends_does_not_wait_for_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """As a watchdog does whose time runs out just then. It runs in the thread that it interrupts."""
+    job_master, left = JobMaster(), threading.Event()
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+
+    def exits() -> None:
+        driver._leave(7, cast(Any, Runtime()))
+        left.set()
+
+    def end() -> None:
+        if when == "at the beginning":
+            with driver._handing_over:
+                exits()
+            return  # the process has ended
+        driver._end(SUCCESS)
+        if when == "at the end":
+            exits()
+
+    if when == "at the report":
+        job_master.before_report = exits
+    threading.Thread(target=end, daemon=True).start()
+    assert left.wait(SECONDS)
+    outcome = read_outcome(tmp_path / OUTCOME_FILE)
+    assert outcome is not None
+    assert outcome.exit_code == (7 if when == "at the beginning" else 0), "what is being handed over stays"
