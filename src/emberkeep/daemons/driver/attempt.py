@@ -208,6 +208,8 @@ class _Driver:
         """
         if self._ender == threading.get_ident():
             return
+        if threading.current_thread() is threading.main_thread():
+            raise_no_more()
         self._begin_end()
         script = ScriptOutcome(exit_code, OutcomeKind.EXITED)
         outcome = explained(self._outcome(self._unless_told(script, runtime), runtime), reason_of_own_group(os.environ))

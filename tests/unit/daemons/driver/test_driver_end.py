@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -63,6 +64,14 @@ class OutputOnFullDisk:
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_end, "PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def same_handler() -> Iterator[None]:
+    """A driver that ends ignores SIGTERM. This process does not."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
 
 
 def driver_in(directory: Path, job_master: JobMaster, monkeypatch: pytest.MonkeyPatch) -> daemon._Driver:
@@ -275,3 +284,31 @@ def test_a_handler_that_exits_while_the_attempt_ends_does_not_wait_for_itself(
     outcome = read_outcome(tmp_path / OUTCOME_FILE)
     assert outcome is not None
     assert outcome.exit_code == (7 if when == "at the beginning" else 0), "what is being handed over stays"
+
+
+TOLD_AT_THE_END = """
+import os, signal, sys
+from pathlib import Path
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.spark.script.cancellation import raise_on_sigterm
+from emberkeep.spark.script.immediate_exit import immediate_exits
+from tests.unit.daemons.driver.test_driver_end import JobMaster, Runtime, daemon, spec_in
+
+class Told(Runtime):
+    def end_jvm(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+daemon.JobMasterThread = lambda *_: JobMaster()
+driver = daemon._Driver(spec_in(Path(sys.argv[1])), Configuration())
+raise_on_sigterm(driver._told)
+with immediate_exits(lambda code: driver._leave(code, Told())):
+    os._exit(0)
+"""
+
+
+def test_a_sigterm_while_a_script_leaves_does_not_take_its_outcome(tmp_path: Path) -> None:
+    """An attempt without an outcome counts as lost, and the finished script would run again."""
+    command = [sys.executable, "-c", TOLD_AT_THE_END, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    assert read_outcome(tmp_path / OUTCOME_FILE) == SUCCESS
