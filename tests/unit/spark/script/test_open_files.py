@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import subprocess
 import sys
 import zipfile
@@ -61,3 +62,35 @@ def test_a_full_disk_is_said_and_leaves_the_exit_code_as_it_is(tmp_path: Path) -
     done = run(tmp_path, "file = open('/dev/full', 'w')\nfile.write('x')\n")
     assert done.returncode == 0
     assert "No space left on device" in done.stderr
+
+
+def test_an_archive_in_a_compressed_file_is_whole(tmp_path: Path) -> None:
+    script = (
+        "import gzip, zipfile\n"
+        "class Stream:\n"
+        "    def __init__(self, file): self.write, self.flush = file.write, file.flush\n"
+        "archive = zipfile.ZipFile(Stream(gzip.open('a.zip.gz', 'w')), 'w')\n"
+        "archive.writestr('one', '1')\n"
+    )
+    done = run(tmp_path, script)
+    assert (done.returncode, done.stderr) == (0, "")
+    data = gzip.decompress((tmp_path / "a.zip.gz").read_bytes())
+    assert zipfile.ZipFile(io.BytesIO(data)).read("one") == b"1"
+
+
+def test_a_file_to_which_a_thread_hangs_is_said_and_the_others_are_written(tmp_path: Path) -> None:
+    """The thread holds the lock of the file: the job would run for ever."""
+    script = (
+        "import os, threading, time\n"
+        "reading, writing = os.pipe()\n"
+        "hanging, other = open(writing, 'wb'), open('other', 'w')\n"
+        "threading.Thread(target=lambda: hanging.write(b'x' * 1_000_000), daemon=True).start()\n"
+        "os.read(reading, 1)\n"
+        "other.write('one')\n"
+    )
+    limited = "from emberkeep.spark.script import open_files\nopen_files._SECONDS = 0.5\n"
+    done = run(tmp_path, script, limited + _RUNNER)
+    assert done.returncode == 0
+    assert "<_io.BufferedWriter name=" in done.stderr
+    assert "was not written within 0 s and may be incomplete" in done.stderr
+    assert (tmp_path / "other").read_text() == "one"
