@@ -59,6 +59,11 @@ class AwaitGate:
             return self._state is _State.OPEN
 
     @property
+    def has_ended(self) -> bool:
+        with self._changed:
+            return self._state is _State.ENDED
+
+    @property
     def turns(self) -> int:
         """Number of state changes so far."""
         with self._changed:
@@ -247,14 +252,15 @@ class _Hook:
 
         If it raises, raise its error only once the gate is released or ``deadline`` (``time.monotonic()``) has passed.
         If none of ``queries`` has failed then, a procedure has interrupted a batch, and run it again: return as if
-        their run had ended without an error.
+        their run had ended without an error. The wait may also begin after a procedure has ended the job.
         """
         turns = self._gate.turns
         try:
             return wait()
         except Exception:
             is_released = self._gate.wait(deadline)
-            if is_released and turns != self._gate.turns and not any(map(_has_failed, queries())):
+            was_held = turns != self._gate.turns or self._gate.has_ended
+            if is_released and was_held and not any(map(_has_failed, queries())):
                 return None if deadline is None else True
             raise
 

@@ -211,6 +211,21 @@ def test_a_batch_that_a_procedure_has_interrupted_is_no_failure_of_its_await(whi
     assert results == [None]
 
 
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("which", ["wait", "wait_any", "process_all"])
+def test_an_await_after_the_stop_ignores_an_interrupted_batch_as_well(which: str) -> None:
+    """As the second of ``for query in queries: query.awaitTermination()``. The query stays away."""
+    script = Script()
+    script.query.failure = ValueError("java.lang.InterruptedException")
+    script.take_away()
+    script.gate.end()
+    assert getattr(script, which)(object() if which == "wait_any" else script.query) is None
+
+    script.known.away = False  # it had failed by itself
+    with pytest.raises(ValueError, match="InterruptedException"):
+        getattr(script, which)(object() if which == "wait_any" else script.query)
+
+
 def test_a_failure_beside_an_interrupted_batch_reaches_the_script() -> None:
     script = Script()
     broken = Query("2")
