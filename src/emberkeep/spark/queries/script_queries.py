@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import key_of_named, key_of_unnamed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
@@ -141,10 +142,19 @@ class ScriptQueries:
         return any(query.handle.exception() is not None for query in self.all())
 
     def stop(self) -> None:
-        """Stop the queries that run, of all sessions. Raises what PySpark raises."""
-        for query in self.all():
+        """Stop the queries that run, of all sessions. Raises what PySpark raises.
+
+        A session may run further queries: those of JVM code, and those that another with their key has replaced here.
+        """
+        known = self.all()
+        for query in known:
             if query.handle._jsq.isActive():
                 query.handle.stop()
+        sessions = {id(session): session for session in (*(query.session for query in known), session_of_process())}
+        for session in sessions.values():
+            if session is not None:
+                for running in session.streams.active:
+                    running.stop()
 
     def of_handle(self, handle: Any) -> ScriptQuery | None:
         with self._lock:

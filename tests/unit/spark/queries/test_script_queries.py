@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.queries import script_queries
 from emberkeep.spark.queries.checkpoints import QueryIdentity
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 
@@ -107,14 +108,33 @@ def test_a_query_is_known_while_it_is_started_again() -> None:
     assert not queries.is_starting_again("1")
 
 
-def test_all_running_queries_are_stopped_whatever_session_has_started_them() -> None:
+class Session:
+    """A session lists the queries that it runs, those that the hook around the start does not know as well."""
+
+    def __init__(self, *running: Any) -> None:
+        self.streams = SimpleNamespace(active=running)
+
+
+def test_all_running_queries_are_stopped_whatever_session_has_started_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session lists only its own queries; functions that see rows after their end would lose these."""
     stopped: list[str] = []
-    queries = ScriptQueries()
-    for identity, active in (("1", True), ("2", False), ("3", True)):
+
+    def stops(identity: str, *, active: bool = True) -> Any:
         handle = cast(Any, Handle(identity))
-        handle._jsq = SimpleNamespace(isActive=lambda active=active: active)
-        handle.stop = lambda identity=identity: stopped.append(identity)
-        start(queries, handle, f"/c/{identity}")
+        handle._jsq = SimpleNamespace(isActive=lambda: active)
+        handle.stop = lambda: stopped.append(identity)
+        return handle
+
+    own, other, process = Session(stops("unknown")), Session(), Session(stops("of the JVM"))
+    monkeypatch.setattr(script_queries, "session_of_process", lambda: process)
+    queries = ScriptQueries()
+    for identity, active, session in (("1", True, own), ("2", False, other), ("3", True, own)):
+        start(queries, stops(identity, active=active), f"/c/{identity}", writer=SimpleNamespace(_spark=session))
     queries.stop()
-    assert stopped == ["1", "3"]
+    assert stopped == ["1", "3", "unknown", "of the JVM"]
+
+    stopped.clear()
+    monkeypatch.setattr(script_queries, "session_of_process", lambda: None)
+    queries.clear()
+    queries.stop()
+    assert stopped == []
