@@ -306,6 +306,7 @@ class QueryProcedures:
         self._start_away()
         self.gate.open()
         self._start_away()  # in the meantime, the script may have started a query, which then started ended
+        self._with_failed.clear()
 
     def started(self, query: ScriptQuery) -> None:
         """Finish the script's start of a query. If it started ended, and the job continues after all, run it now."""

@@ -218,3 +218,22 @@ def test_a_query_that_fails_during_a_stop_is_not_hidden_from_awaits_of_any_query
     well.away = True  # the next stop fails as well, and no further query has failed
     steps.start_queries()
     assert streams.resets == 1
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_failed_during_a_stop_does_not_count_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script's start of a query may finish only then: `awaitAnyTermination` must not return for its end."""
+    monkeypatch.setattr(procedures, "was_interrupted", lambda _: False)
+    streams = Streams()
+    late, failed = ended_query(streams), ended_query(streams, ValueError("bad row"))
+    late.away = False
+    steps = of(Place(), late, failed)
+    monkeypatch.setattr(steps._queries, "start_again", lambda each: each.handle)
+    steps.gate.hold()
+    steps.start_queries()
+    assert streams.resets == 0
+
+    late.away = True
+    steps.started(late)
+    assert streams.resets == 1
+    assert not late.away
