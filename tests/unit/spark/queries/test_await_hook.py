@@ -23,22 +23,37 @@ class Query:
         self.id = identity
         self.ended = threading.Event()
         self.failure: Exception | None = None
+        self.awaits = threading.Semaphore(0)  # awaits that have begun
 
     def exception(self) -> Exception | None:
         return self.failure if self.ended.is_set() else None
 
     def await_termination(self, timeout: float | None = None) -> bool | None:
+        self.awaits.release()
         ended = self.ended.wait(SECONDS if timeout is None else timeout)
         if ended and self.failure is not None:
             raise self.failure
         return ended if timeout is not None else None
 
 
+class Gate(AwaitGate):
+    """A gate that tells who comes to it while it is held."""
+
+    def __init__(self, *, held: bool) -> None:
+        super().__init__(Notices(), held=held)
+        self.waits = threading.Semaphore(0)
+
+    def wait(self, deadline: float | None = None) -> bool:
+        if self.is_held:
+            self.waits.release()
+        return super().wait(deadline)
+
+
 class Script:
     """One query of a script, and what its awaits have given."""
 
     def __init__(self, *, held: bool = False) -> None:
-        self.gate = AwaitGate(Notices(), held=held)
+        self.gate = Gate(held=held)
         self.queries = ScriptQueries()
         self.query = Query()
         identity = QueryIdentity("json", "append", "/out")
@@ -83,14 +98,16 @@ def test_an_await_outlasts_a_procedure_that_failed_and_ends_with_one_that_is_rec
     script = Script()
     target = script.query if which == "wait" else object()
     thread, results = _in_thread(lambda: getattr(script, which)(target))
-    assert script.gate.wait_until_awaited(SECONDS)
+    assert script.query.awaits.acquire(timeout=SECONDS)
 
     script.take_away()
     assert script.is_active(script.query)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     script.bring_back()
     assert script.is_active(script.query)
+    assert script.query.awaits.acquire(timeout=SECONDS)
     script.take_away()
-    thread.join(0.05)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     assert not results
     script.gate.end()
 
@@ -124,7 +141,7 @@ def test_a_failure_reaches_the_script_once_nothing_is_held() -> None:
     script.gate.hold()
     script.query.ended.set()
     thread, results = _in_thread(lambda: script.wait(script.query))
-    thread.join(0.05)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     assert not results
 
     script.gate.open()
@@ -194,17 +211,17 @@ def test_a_batch_that_a_procedure_has_interrupted_is_no_failure_of_its_await(whi
     script = Script()
     target = object() if which == "wait_any" else script.query
     thread, results = _in_thread(lambda: getattr(script, which)(target))
-    assert which == "process_all" or script.gate.wait_until_awaited(SECONDS)
+    assert script.query.awaits.acquire(timeout=SECONDS)
 
     script.query.failure = ValueError("java.lang.InterruptedException")
     script.take_away()
-    thread.join(0.05)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     script.bring_back()
-    thread.join(0.05)
+    assert script.query.awaits.acquire(timeout=SECONDS)
     assert not results
     script.query.failure = ValueError("java.lang.InterruptedException")
     script.take_away()
-    thread.join(0.05)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     script.gate.end()
 
     thread.join(SECONDS)
@@ -232,13 +249,13 @@ def test_a_failure_beside_an_interrupted_batch_reaches_the_script() -> None:
     other = ScriptQuery(None, "start", (), {}, "o", "", script.known.identity, StartedQuery(None), None, [], broken)
     script.queries.add(other)
     thread, results = _in_thread(lambda: script.wait_any(object()))
-    assert script.gate.wait_until_awaited(SECONDS)
+    assert script.query.awaits.acquire(timeout=SECONDS)
 
     script.gate.hold()
     broken.failure = script.query.failure = ValueError("bad row")
     broken.ended.set()
     script.query.ended.set()
-    thread.join(0.05)
+    assert script.gate.waits.acquire(timeout=SECONDS)
     assert not results
     script.query.ended = threading.Event()
     script.query.failure = None
