@@ -124,8 +124,8 @@ class FailureKind(enum.Enum):
 class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     """The end of one attempt. ``kind`` None means success; ``exit_code`` is what a shell would show.
 
-    ``lasting``: True if the driver could not be started, and would fail again on that node until an operator repairs
-    it.
+    ``lasting``: True if the driver could not be started and would fail again: on that node until an operator repairs
+    it or, with SCRIPT, on each node.
     """
 
     exit_code: int

@@ -29,6 +29,10 @@ class InvalidSparkConfiguration(Fatal):
     """A Spark setting has a value that cannot be used."""
 
 
+class InvalidSparkDefaults(InvalidSparkConfiguration):
+    """This node's ``spark-defaults.conf`` cannot be read; another node's may be well."""
+
+
 class CheckpointIdentityError(EmberkeepError):
     """A streaming query would continue from the checkpoint of a different query."""
 

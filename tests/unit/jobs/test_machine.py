@@ -356,6 +356,11 @@ class TestEnd:
         assert world.status() is JobStatus.RESTARTING
         assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, POLICY.grace)
 
+    def test_settings_that_no_attempt_can_use_are_never_answered_by_a_restart(self) -> None:
+        world, _ = running(policy=_policy(restarts_script_failures=True))
+        world.tell(ev.OutcomeReported(1, msgspec.structs.replace(SCRIPT_FAILED, lasting=True)))
+        assert world.status() is JobStatus.FAILING
+
     def test_missing_resources_are_never_answered_by_a_restart(self) -> None:
         world, _ = running(policy=_policy(restarts_script_failures=True))
         world.tell(ev.OutcomeReported(1, RESOURCES))

@@ -56,8 +56,21 @@ def test_any_error_before_the_script_is_a_lasting_failure_to_start(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_settings_that_cannot_be_used_fail_the_job_and_not_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("defaults", "kind", "said"),
+    [
+        ("", FailureKind.SCRIPT, "execution.openlineage is on, but the job has no openlineage-spark jar"),
+        ("spark.x=\\u12", FailureKind.SETUP, "{home}/conf/spark-defaults.conf: "),
+    ],
+    ids=["of the job", "of the node"],
+)
+def test_settings_that_cannot_be_used_fail_the_job_if_they_are_its_own_and_the_start_if_they_are_the_node_s(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    defaults: str,
+    kind: FailureKind,
+    said: str,
 ) -> None:
     class Idle(Broken):
         def start(self) -> None:
@@ -69,7 +82,10 @@ def test_settings_that_cannot_be_used_fail_the_job_and_not_the_start(
     monkeypatch.setattr(daemon, "find_java", lambda _: SETTINGS.java)
     monkeypatch.setattr(daemon, "find_class_archive", lambda *_: None)
     (tmp_path / "jars").mkdir()
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     module = EntryPoint(kind=EntryPointKind.MODULE, name="app")
     graph = msgspec.structs.replace(DRIVER_SPEC.graph, entry_point=module)
     spec = msgspec.structs.replace(
@@ -79,8 +95,8 @@ def test_settings_that_cannot_be_used_fail_the_job_and_not_the_start(
     assert daemon._Driver(spec, lineage).run() == 1
     outcome = read_outcome(tmp_path / OUTCOME_FILE)
     assert outcome is not None
-    assert (outcome.kind, outcome.lasting) == (FailureKind.SCRIPT, False), "another start meets the same settings"
-    assert outcome.message.startswith("execution.openlineage is on, but the job has no openlineage-spark jar")
+    assert (outcome.kind, outcome.lasting) == (kind, True), "another start there meets the same settings"
+    assert outcome.message.startswith(said.format(home=tmp_path))
     assert outcome.message in capsys.readouterr().err
 
 

@@ -52,7 +52,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
-from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.errors import InvalidSparkConfiguration, InvalidSparkDefaults
 from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.java import find_java
@@ -378,10 +378,10 @@ def _not_started(error: EmberkeepError) -> AttemptOutcome:
     """Return the outcome of an attempt whose script cannot begin.
 
     The job's settings are as much its own as its script, which would meet the same error with its first SparkContext.
-    No other start helps, so none is tried.
+    No other start helps, so none is tried. What a node's files say may be right on another node.
     """
-    if isinstance(error, InvalidSparkConfiguration):
-        return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=str(error))
+    if isinstance(error, InvalidSparkConfiguration) and not isinstance(error, InvalidSparkDefaults):
+        return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=str(error), lasting=True)
     lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
     return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting)
 

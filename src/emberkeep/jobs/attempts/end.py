@@ -161,7 +161,7 @@ class AttemptEnd:
         if self._job.stopped:
             return False
         if outcome.kind is FailureKind.SCRIPT:
-            return self._job.policy.restarts_script_failures
+            return self._job.policy.restarts_script_failures and not outcome.lasting
         return outcome.kind in (FailureKind.LOST, FailureKind.SETUP)
 
     def _go_on(self, now: Moment) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from emberkeep.base.configuration.java_properties import parse_properties
 from emberkeep.spark.distribution import class_path, spark_home
-from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.errors import InvalidSparkConfiguration, InvalidSparkDefaults
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.configuration import is_true, memory_mb, split_options, with_defaults
 from emberkeep.spark.jvm.executor_command import archive_options
@@ -98,7 +98,7 @@ def launch_configuration(
 def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings in ``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty without a file.
 
-    Raises InvalidSparkConfiguration.
+    Raises InvalidSparkDefaults.
     """
     directory = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf")
     try:
@@ -108,7 +108,7 @@ def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
     try:
         return parse_properties(text)
     except ValueError as error:
-        raise InvalidSparkConfiguration(f"{directory / 'spark-defaults.conf'}: {error}", hint="correct it") from None
+        raise InvalidSparkDefaults(f"{directory / 'spark-defaults.conf'}: {error}", hint="correct it") from None
 
 
 @dataclass(frozen=True)
