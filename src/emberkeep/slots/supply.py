@@ -16,7 +16,7 @@ from emberkeep.slots.resource_driver import TaskManagerSpec
 
 LOOKED_AT = 1000  # only this many of the oldest jobs are examined: enough to see that more is needed
 
-GANGS_LOOKED_AT = 10
+GANGS_LAID = 10  # at most so many gangs get their task managers in one decision
 
 Gang = tuple[tuple[SlotRequirement, int], ...]
 
@@ -206,11 +206,14 @@ class _Packing:
         while missing > 0 and (new := self.new_room()) is not None:
             missing -= new.take_slots(profile, runtime, missing)
 
-    def lay_gang(self, gang: Gang, free: Sequence[Room], limit: int) -> list[Room]:
-        """Lay all slots of a gang, also into ``free`` rooms, or none of them. Return what is left of ``free`` then.
+    def lay_gang(self, gang: Gang, free: Sequence[Room], limit: int) -> list[Room] | None:
+        """Lay all slots of a gang, also into ``free`` rooms. Return what is left of them; None if not all can be laid.
 
         ``limit``: the most new rooms that there may be at last; it may be above ``most``.
         """
+        most = sum(room.slots for room in (*free, *self.rooms)) + (limit - self.started) * self.spec.slots
+        if sum(count for _, count in gang) > most:  # without a copy of each room: there may be many such gangs
+            return None
         rooms, started = [replace(room) for room in (*free, *self.rooms)], self.started
         for requirement, count in gang:
             profile, runtime, missing = requirement.profile, requirement.runtime, count
@@ -220,7 +223,7 @@ class _Packing:
                 continue
             each = room_of(self.spec).take_slots(profile, runtime, missing)
             if not each or started + -(-missing // each) > limit:
-                return list(free)
+                return None
             started += -(-missing // each)
             last = room_of(self.spec)
             last.take_slots(profile, runtime, missing % each or each)
@@ -250,7 +253,15 @@ def missing_task_managers(
         packing.lay_slots(requirement, missing)
     there = {key: room for key, room in (free or {}).items() if room.slots}
     left = list(there.values())
-    for gang in demand.gangs[:GANGS_LOOKED_AT]:
-        left = packing.lay_gang(gang, left, limit)
+    laid, refused = 0, set[Gang]()  # a gang that is laid never makes room for another one
+    for gang in demand.gangs[:LOOKED_AT]:
+        if laid == GANGS_LAID:
+            break
+        if gang in refused:
+            continue
+        if (rest := packing.lay_gang(gang, left, limit)) is None:
+            refused.add(gang)
+        else:
+            left, laid = rest, laid + 1
     waited_on = (key for (key, room), rest in zip(there.items(), left, strict=True) if rest.slots < room.slots)
     return Missing(min(most, packing.started), frozenset(waited_on))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -417,6 +417,14 @@ def test_nothing_is_started_for_a_gang_that_can_never_have_all_its_slots() -> No
     assert planner.decide([], supply(demand=gang(1, ResourceProfile(cores=3, memory_mb=1))), 0.0) == SupplyPlan()
     assert planner.decide(alive(1), supply(with_room(1), demand=gang(7)), 1.0) == SupplyPlan()
     assert planner.decide(alive(1), supply(with_room(1), demand=gang(7)), 31.0) == SupplyPlan(stops=(key(1),))
+
+
+@pytest.mark.req("RES-4")
+@pytest.mark.parametrize("sizes", [[7] * 12, range(7, 19)], ids=["alike", "unlike"])
+def test_many_gangs_that_can_never_have_all_their_slots_do_not_hold_back_another_one(sizes: Iterable[int]) -> None:
+    gangs = tuple(each for size in sizes for each in gang(size).gangs)
+    planner = made(max_slots=6)
+    assert planner.decide([], supply(demand=Demand(gangs=(*gangs, *gang(2).gangs))), 0.0) == SupplyPlan(starts=1)
 
 
 @pytest.mark.req("RES-4")
