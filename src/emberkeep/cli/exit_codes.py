@@ -14,6 +14,8 @@ from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.files.errors import CANNOT_STORE, file_problem
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, prepare_streams, say_error, show_traceback
 
+_SHOWN = 20  # characters on each side of bytes that are not UTF-8
+
 
 class ExitCode(enum.IntEnum):
     OK = 0
@@ -72,13 +74,20 @@ def ended(run: Callable[[], int], code_of: Callable[[EmberkeepError], int]) -> i
     except Exception as error:  # noqa: BLE001 - the boundary: even a bug of ours shows no traceback
         if is_debugging():
             show_traceback(error)
-        if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":  # bytes of an argument
-            problem = InvalidInput(f"{error.object[:80]!r} is not UTF-8", hint="pass the text in UTF-8")
+        if problem := _argument_problem(error):
             say_error(problem.message, problem.hint)
             return code_of(problem)
         bug = f"internal error: {type(error).__name__}: {error}", f"{DEBUG_VARIABLE}=1 shows where; please report it"
         say_error(*(_output_problem(error) or file_problem(error) or bug))
         return ExitCode.FAILED
+
+
+def _argument_problem(error: Exception) -> InvalidInput | None:
+    """Return the user's error if bytes of an argument cannot be encoded. Other texts may be secret."""
+    if not isinstance(error, UnicodeEncodeError) or not any(error.object in word for word in sys.argv):
+        return None
+    shown = error.object[max(0, error.start - _SHOWN) : error.start + _SHOWN]
+    return InvalidInput(f"{shown!r} is not UTF-8", hint="pass the text in UTF-8")
 
 
 def _output_problem(error: Exception) -> tuple[str, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 
 import pytest
 
@@ -49,9 +50,34 @@ def test_any_other_error_is_ours(capsys: pytest.CaptureFixture[str], error: Exce
     ids=lambda words: " ".join(words[:2]),
 )
 def test_an_argument_that_is_not_utf_8_is_wrong_usage_and_no_bug(
-    words: tuple[str, ...], fake: FakeJobManager, capfd: pytest.CaptureFixture[str]
+    words: tuple[str, ...], fake: FakeJobManager, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["emberkeep", *words])
     assert main(words) == 2
     err = capfd.readouterr().err
     assert "is not UTF-8" in err
     assert "internal error" not in err
+
+
+def encoding_error(text: str) -> UnicodeEncodeError:
+    with pytest.raises(UnicodeEncodeError) as caught:
+        text.encode()
+    return caught.value
+
+
+def test_a_text_that_is_no_argument_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failing(encoding_error("a secret \udce9")) == ExitCode.FAILED
+    err = capsys.readouterr().err
+    assert "internal error: UnicodeEncodeError" in err
+    assert "secret" not in err
+
+
+def test_of_a_long_argument_only_what_is_not_utf_8_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "far away " * 20 + "near caf\udce9 here" + " behind" * 20
+    monkeypatch.setattr(sys, "argv", ["emberkeep", "events", f"--text={text}"])
+    failing(encoding_error(text))
+    err = capsys.readouterr().err
+    assert "near caf\\udce9 here" in err
+    assert len(err) < 200
