@@ -221,6 +221,28 @@ def test_an_alarm_that_an_earlier_leader_has_left_open_is_cleared_once() -> None
     in_virtual_time(scenario)
 
 
+def test_an_alarm_that_this_leader_has_raised_while_it_read_the_earlier_ones_stays_raised() -> None:
+    async def scenario() -> None:
+        heard = Heard()
+        cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            await works(master, 65)
+            dispatcher = service._seat.leader.dispatcher
+            job = dispatcher._table.active[JOB]
+            (alarm,) = job.watch.alarms
+            earlier = msgspec.structs.replace(alarm, since_ms=1)
+            dispatcher._watches.left_open(job, (earlier, msgspec.structs.replace(earlier, query="other")))
+            await cluster.holds(lambda: len(heard.notifications) == 2)
+            assert [(each.event, each.query) for each in heard.notifications] == [
+                (EventKind.ALARM_RAISED, "delays"),
+                (EventKind.ALARM_CLEARED, "other"),
+            ]
+
+    in_virtual_time(scenario)
+
+
 def test_the_end_of_a_job_is_told_and_ends_its_alarms() -> None:
     async def scenario() -> None:
         heard = Heard()

@@ -55,8 +55,14 @@ class JobWatches:
         job.watch.noted_before(restarts)
 
     def left_open(self, job: ManagedJob, alarms: Iterable[Alarm]) -> None:
-        """Tell that alarms of an earlier leader are over: this one watches anew, and raises what is still wrong."""
+        """Tell that alarms of an earlier leader are over: this one watches anew, and raises what is still wrong.
+
+        What it has raised again while they were read stays raised.
+        """
+        raised = {(alarm.kind, alarm.query) for alarm in job.watch.alarms}
         for alarm in alarms:
+            if (alarm.kind, alarm.query) in raised:
+                continue
             log.info("an alarm of an earlier leader is over", job=job.job_id, kind=alarm.kind.value, query=alarm.query)
             self._alarm(job, alarm, raised=False)
 
