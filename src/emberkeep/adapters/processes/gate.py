@@ -67,7 +67,8 @@ def open_gate() -> Iterator[Gate]:
 def require_program(argv: Sequence[str], environ: Mapping[str, str], directory: Path) -> None:
     """Raise what starting this program directly would raise, as far as that can be known: OSError, ValueError.
 
-    The process that waits starts well, and its parent does not learn of errors afterwards.
+    A process that waits, or that enters a directory first, starts well, and its parent does not learn of errors
+    afterwards.
     """
     if any("\0" in text for text in (*argv, *environ, *environ.values())):
         raise ValueError("embedded null byte")

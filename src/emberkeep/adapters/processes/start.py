@@ -160,7 +160,7 @@ def _spawn(request: StartRequest, marker: str, output: tuple[int, int], group: G
     with contextlib.ExitStack() as stack:
         try:
             gate = None if group is None else stack.enter_context(open_gate())
-            if gate is not None:
+            if gate is not None or request.enter is not None:
                 require_program(request.argv, environ, request.directory)
             process = subprocess.Popen(
                 argv if gate is None else gate.argv(argv),

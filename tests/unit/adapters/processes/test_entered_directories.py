@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
+from emberkeep.base.errors import Fatal
 from tests.unit.adapters.processes.running import ended, running
 
 pytestmark = pytest.mark.anyio
 
 SHOW = """
-import json, os, signal, sys
-ignored = [int(each) for each in (signal.SIGPIPE, signal.SIGXFSZ) if signal.getsignal(each) is signal.SIG_IGN]
+import json, os, sys
 print(json.dumps([os.getcwd(), os.environ["NAME"], sys.argv[1:], os.getpid()]))
 """
 
@@ -54,3 +54,20 @@ async def test_a_process_that_cannot_enter_it_says_so_and_the_start_has_succeede
     assert [each.exit_code for each in exits] == [1]
     said = (tmp_path / "err").read_text()
     assert said == f"emberkeep: cannot enter {tmp_path}/gone: No such file or directory\n"
+
+
+async def test_a_program_that_is_not_there_is_noticed_at_the_start(tmp_path: Path) -> None:
+    supervisor = ProcessSupervisor(tmp_path / "records")
+    async with running(supervisor):
+        with pytest.raises(Fatal, match="/no/such/program"):
+            await supervisor.start(request(tmp_path, enter=tmp_path, argv=("/no/such/program",)), lambda _: None)
+
+
+async def test_the_program_ignores_no_signals(tmp_path: Path) -> None:
+    """A program that is not Python, which ignores some at its own start."""
+    supervisor, exits = ProcessSupervisor(tmp_path / "records"), list[Exit]()
+    async with running(supervisor):
+        show = ("grep", "SigIgn", "/proc/self/status")
+        await supervisor.start(request(tmp_path, enter=tmp_path, argv=show), exits.append)
+        await ended(exits)
+    assert int((tmp_path / "out").read_text().split()[1], 16) == 0
