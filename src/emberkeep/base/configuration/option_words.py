@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 
+class UnreadableWords(ValueError):
+    """A text cannot be split. ``hint``: what the user can do."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.hint = hint
+
+
 def split_words(text: str, *, bare_escapes: bool) -> list[str]:
-    """Return the words. Raises ValueError (an open quote, or nothing behind the last backslash).
+    """Return the words. Raises UnreadableWords (an open quote, or nothing behind the last backslash).
 
     Between double quotes, a backslash stands for the next character. Between single quotes, it is a backslash. Outside
     of quotes, it stands for the next character if ``bare_escapes`` (drivers); else it is a backslash (executors).
@@ -20,7 +28,7 @@ def split_words(text: str, *, bare_escapes: bool) -> list[str]:
         if character == "\\" and (quote == '"' or (bare_escapes and not quote)):
             escaped = next(characters, None)
             if escaped is None:
-                raise ValueError("nothing follows the last backslash")
+                raise UnreadableWords("nothing follows the last backslash", "write a backslash as \\\\")
             word = (word or "") + escaped
         elif quote:
             quote, word = ("", word) if character == quote else (quote, (word or "") + character)
@@ -32,5 +40,5 @@ def split_words(text: str, *, bare_escapes: bool) -> list[str]:
             words.append(word)
             word = None
     if quote:
-        raise ValueError("no closing quotation")
+        raise UnreadableWords("no closing quotation", "close the quote")
     return words if word is None else [*words, word]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emberkeep.base.configuration.option_words import split_words
+from emberkeep.base.configuration.option_words import UnreadableWords, split_words
 from emberkeep.base.errors import InvalidInput
 
 _COORDINATES = {
@@ -30,9 +30,9 @@ def check_values(conf: Mapping[str, str]) -> None:
 def _check_java_options(key: str, text: str) -> None:
     try:
         words = split_words(text, bare_escapes=key.startswith("spark.driver."))
-    except ValueError as error:
+    except UnreadableWords as error:
         raise InvalidInput(
-            f"{key}={text[:200]!r} cannot be split into words: {error}", field=key, hint="close the quote"
+            f"{key}={text[:200]!r} cannot be split into words: {error}", field=key, hint=error.hint
         ) from None
     if any(word.startswith("-Xmx") for word in words):
         memory = f"spark.{key.split('.')[1]}.memory"

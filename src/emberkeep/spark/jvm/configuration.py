@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from emberkeep.base.configuration.hosts import in_brackets, join_host_port
-from emberkeep.base.configuration.option_words import split_words
+from emberkeep.base.configuration.option_words import UnreadableWords, split_words
 from emberkeep.spark.errors import InvalidSparkConfiguration
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.jvm.event_log import event_log_settings
@@ -222,9 +222,9 @@ def split_options(key: str, text: str) -> list[str]:
     """Split JVM options as Spark does. Raises InvalidSparkConfiguration (an open quote, or ``-Xmx``)."""
     try:
         options = split_words(text, bare_escapes=not key.startswith("spark.executor."))
-    except ValueError as error:
+    except UnreadableWords as error:
         raise InvalidSparkConfiguration(
-            f"{key}={text!r} cannot be split into words: {error}", hint="close the quote"
+            f"{key}={text!r} cannot be split into words: {error}", hint=error.hint
         ) from error
     if any(option.startswith("-Xmx") for option in options):
         memory = key.split(".")[1]

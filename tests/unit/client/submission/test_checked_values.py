@@ -17,7 +17,14 @@ from emberkeep.client.submission.spark_options import SparkOptions
         (SparkOptions(packages="org.example::1"), "is not group:artifact:version"),
         (SparkOptions(conf=("spark.jars.packages=a:b:c:d",)), "is not group:artifact:version"),
         (SparkOptions(exclude_packages="org.example:one:1"), "excludes: .* is not group:artifact "),
-        (SparkOptions(driver_java_options="-Da='b"), "driver.extraJavaOptions=.* no closing quotation"),
+        (
+            SparkOptions(driver_java_options="-Da='b"),
+            "driver.extraJavaOptions=.* no closing quotation .close the quote",
+        ),
+        (
+            SparkOptions(driver_java_options="-Dx=C:\\"),
+            r"nothing follows the last backslash .write a backslash as \\\\\)",
+        ),
         (SparkOptions(driver_java_options="-Xmx2g"), "must not set -Xmx .*use spark.driver.memory"),
         (SparkOptions(conf=("spark.executor.extraJavaOptions=-Xmx2g",)), "use spark.executor.memory"),
         (SparkOptions(conf=('spark.executor.defaultJavaOptions="',)), "no closing quotation"),

@@ -239,6 +239,8 @@ def test_heap_in_java_options_is_refused_with_the_right_setting() -> None:
         split_options("spark.driver.extraJavaOptions", "-Xmx3g")
     with pytest.raises(InvalidSparkConfiguration, match="close the quote"):
         split_options("spark.driver.extraJavaOptions", "-Da='b")
+    with pytest.raises(InvalidSparkConfiguration, match="write a backslash as"):
+        split_options("spark.driver.extraJavaOptions", "-Dx=C:\\")
 
 
 @pytest.mark.parametrize(
