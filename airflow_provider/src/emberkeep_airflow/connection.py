@@ -60,7 +60,7 @@ def cluster_access(connection: ConnectionFields) -> ClusterAccess:
     if not host:
         raise InvalidInput(f"{origin} names no JobManager", field="host", hint="set its host, for example jm.local")
     if connection.port:
-        host = _with_port(host, connection.port)
+        host = _with_port(host, connection.port, origin)
     url = parse_url(host, origin, scheme)
     others = tuple(
         parse_url(each, f"{origin}, others", scheme) for each in _text(extra, "others").split(",") if each.strip()
@@ -79,10 +79,13 @@ def cluster_access(connection: ConnectionFields) -> ClusterAccess:
     )
 
 
-def _with_port(address: str, port: int) -> str:
-    """Return the address, which may have a scheme and a path, with the port behind its host."""
+def _with_port(address: str, port: int, origin: str) -> str:
+    """Return the address, which may have a scheme and a path, with the port behind its host. Raises InvalidInput."""
     scheme, separator, rest = address.rpartition("://")
     host, slash, path = rest.partition("/")
+    behind = host.rpartition("]")[2]
+    if ":" in behind and (host != behind or behind.count(":") == 1):  # more of them are an IPv6 address
+        raise InvalidInput(f"{origin}: the host has a port already", field="port", hint="leave the port empty")
     return f"{scheme}{separator}{join_host_port(host.strip('[]'), port)}{slash}{path}"
 
 

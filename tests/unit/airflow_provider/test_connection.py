@@ -71,6 +71,9 @@ def test_a_job_page_is_the_job_managers_without_a_console() -> None:
     ("fields", "what"),
     [
         (Fields(None), "connection prod names no JobManager"),
+        (Fields("http://jm:8081", 9000), "connection prod: the host has a port already"),
+        (Fields("jm:8081", 8081), "the host has a port already"),
+        (Fields("https://[::1]:8081/path", 9000), "the host has a port already"),
         (Fields("jm", schema="ftp"), "is not the URL of a JobManager"),
         (Fields("jm", schema="http"), "http://jm does not encrypt"),
         (Fields("localhost", schema="http", extra_dejson={"others": "jm2"}), "http://jm2 does not encrypt"),
