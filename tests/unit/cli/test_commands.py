@@ -228,13 +228,16 @@ def test_a_second_interrupt_kills(fake: FakeJobManager, capfd: Output) -> None:
 
 
 def test_an_interrupted_submit_says_that_the_job_may_have_been_accepted(fake: FakeJobManager, capfd: Output) -> None:
+    over = threading.Event()
+
     def accepted(_: str) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        threading.Event().wait(0.3)  # the reply comes too late
+        over.wait(60)  # the reply comes too late
 
     fake.on_submit = accepted
     with pytest.raises(SystemExit, match="130"):
         main(["submit", "app.py"])
+    over.set()
     (job,) = fake.jobs
     assert f"the job may have been accepted: see `emberkeep info {job[:8]}`" in capfd.readouterr().err
 

@@ -45,7 +45,10 @@ async def test_work_that_hangs_is_said_once_and_so_is_its_end(tmp_path: Path, di
     with capture_logs() as said:
         starting = asyncio.create_task(supervisor.start(REQUEST, lambda _: None))
         looking = asyncio.create_task(supervisor.leftovers())
-        await asyncio.sleep(0.3)
+        async with asyncio.timeout(60):
+            while not any("hangs" in each["event"] for each in said):  # noqa: ASYNC110 - whoever logs tells nobody
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # it could be said again
         disk.answers.set()
         with pytest.raises(Fatal, match="has answered"):
             await starting
@@ -58,10 +61,13 @@ async def test_work_that_hangs_is_said_once_and_so_is_its_end(tmp_path: Path, di
     await supervisor.close()
 
 
-async def test_a_thread_that_has_much_to_do_does_not_hang(tmp_path: Path, disk: Disk) -> None:
+async def test_a_thread_that_has_much_to_do_does_not_hang(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_thread, "HANGING_SECONDS", 1.0)
     thread = watched_thread.WatchedThread(tmp_path)
     with capture_logs() as said:
-        await asyncio.gather(*(thread.run(disk.answers.wait, 0.02) for _ in range(20)))
+        await asyncio.gather(*(thread.run(disk.answers.wait, 0.1) for _ in range(15)))
     assert said == []
     await thread.close(60)
 
