@@ -1,12 +1,27 @@
-"""A supervisor that runs while a test looks at it."""
+"""A supervisor that runs while a test looks at it, and what it starts."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+
+
+def sleeper(directory: Path) -> StartRequest:
+    """A process that sleeps for ten minutes."""
+    return StartRequest(
+        name="sleeper",
+        argv=("sleep", "600"),
+        environ=dict(os.environ),
+        directory=directory,
+        stdout=directory / "out",
+        stderr=directory / "err",
+    )
 
 
 @contextlib.asynccontextmanager

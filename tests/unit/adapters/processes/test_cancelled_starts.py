@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.adapters.processes import supervisor as supervising
-from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+from tests.unit.adapters.processes.running import sleeper
 
 pytestmark = pytest.mark.anyio
 
@@ -22,15 +22,7 @@ async def test_a_killed_process_that_does_not_end_keeps_no_start_waiting(
     """Without ``run`` no end is seen: the process could as well wait for a mount that hangs."""
     monkeypatch.setattr(supervising, "KILLED_SECONDS", 0.05)
     supervisor, exits = ProcessSupervisor(tmp_path / "records"), list[Exit]()
-    request = StartRequest(
-        name="sleeper",
-        argv=("sleep", "600"),
-        environ=dict(os.environ),
-        directory=tmp_path,
-        stdout=tmp_path / "out",
-        stderr=tmp_path / "err",
-    )
-    starting = asyncio.create_task(supervisor.start(request, exits.append))
+    starting = asyncio.create_task(supervisor.start(sleeper(tmp_path), exits.append))
     await asyncio.sleep(0)
     starting.cancel()
     with capture_logs() as said, pytest.raises(asyncio.CancelledError):
@@ -60,15 +52,7 @@ async def test_a_stop_ends_although_the_watch_ended_while_it_noted_the_end_of_th
         return end(marker)
 
     monkeypatch.setattr(supervisor.groups, "end", slow)
-    request = StartRequest(
-        name="sleeper",
-        argv=("sleep", "600"),
-        environ=dict(os.environ),
-        directory=tmp_path,
-        stdout=tmp_path / "out",
-        stderr=tmp_path / "err",
-    )
-    await supervisor.start(request, lambda _: None)
+    await supervisor.start(sleeper(tmp_path), lambda _: None)
     running = asyncio.create_task(supervisor.run())
     stopping = asyncio.create_task(supervisor.stop("sleeper", 0.0))
     assert await asyncio.to_thread(entered.wait, 60)

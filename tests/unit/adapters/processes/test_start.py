@@ -11,10 +11,11 @@ import pytest
 
 from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.processes import start
-from emberkeep.adapters.processes.start import StartRequest, launch, new_marker
+from emberkeep.adapters.processes.start import launch, new_marker
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.processes.process_identity import ProcessStat
 from emberkeep.base.processes.waited_for import WAITED_FOR
+from tests.unit.adapters.processes.running import sleeper
 
 
 def test_a_process_that_cannot_be_looked_at_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,16 +24,8 @@ def test_a_process_that_cannot_be_looked_at_does_not_stay(tmp_path: Path, monkey
 
     monkeypatch.setattr(start, "read_stat", no_descriptor)
     children, waited_for = psutil.Process().children(), set(WAITED_FOR)
-    request = StartRequest(
-        name="sleeper",
-        argv=("sleep", "600"),
-        environ=dict(os.environ),
-        directory=tmp_path,
-        stdout=tmp_path / "out",
-        stderr=tmp_path / "err",
-    )
     with pytest.raises(RetryLater, match="cannot look at sleeper"):
-        launch(request, tmp_path, new_marker("sleeper"), ProcessGroups())
+        launch(sleeper(tmp_path), tmp_path, new_marker("sleeper"), ProcessGroups())
     assert psutil.Process().children() == children
     assert waited_for == WAITED_FOR
     assert list(tmp_path.glob("*.process")) == []
