@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ class Ensemble:
     def __init__(self, directory: Path, count: int = 1, tls: TlsFiles | None = None) -> None:
         self.servers = plan_ensemble(directory, count, tls)
         self._daemons: dict[int, Daemon] = {}
+        self._ports: dict[int, socket.socket] = {}  # of servers that were killed: no other server may get them
 
     @property
     def hosts(self) -> str:
@@ -48,6 +50,10 @@ class Ensemble:
         daemon = self._daemons.pop(index)
         self.signal(signal.SIGCONT, daemon)
         daemon.kill()
+        if index not in self._ports:
+            self._ports[index] = taken = socket.socket()
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the server can use it again
+            taken.bind((self.servers[index].address, self.servers[index].client_port))
 
     def freeze(self, index: int = 0) -> None:
         self.signal(signal.SIGSTOP, self._daemons[index])
@@ -66,6 +72,8 @@ class Ensemble:
     def stop(self) -> None:
         for index in list(self._daemons):
             self.kill(index)
+        for port in self._ports.values():
+            port.close()
 
 
 TOKEN = "a-token-of-all-processes-in-a-test"
