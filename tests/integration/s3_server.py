@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -70,15 +69,6 @@ class S3Server:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(60)
-
-
-@contextlib.contextmanager
-def taken_port(port: int) -> Iterator[None]:
-    """Refuse connections to the port of a server that has ended; no other server gets it meanwhile."""
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of the server may linger
-        taken.bind(("127.0.0.1", port))
-        yield
 
 
 @contextlib.contextmanager

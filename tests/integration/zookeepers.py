@@ -20,6 +20,7 @@ from emberkeep.base.files.log_tail import last_lines
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
+from tests.integration.taken_ports import taken_port
 
 
 class Ensemble:
@@ -51,9 +52,7 @@ class Ensemble:
         self.signal(signal.SIGCONT, daemon)
         daemon.kill()
         if index not in self._ports:
-            self._ports[index] = taken = socket.socket()
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that the server can use it again
-            taken.bind((self.servers[index].address, self.servers[index].client_port))
+            self._ports[index] = taken_port(self.servers[index].address, self.servers[index].client_port)
 
     def freeze(self, index: int = 0) -> None:
         self.signal(signal.SIGSTOP, self._daemons[index])

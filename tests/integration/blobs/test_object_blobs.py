@@ -19,7 +19,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.ports import BlobStorage
 from tests.integration.conditions import until
-from tests.integration.s3_server import S3Server, s3_server, taken_port
+from tests.integration.s3_server import S3Server, s3_server
+from tests.integration.taken_ports import taken_port
 from tests.support.contracts.blob_storage import BlobStorageContract
 from tests.support.contracts.local_store import ONE, OTHER, blob
 
@@ -117,7 +118,7 @@ async def test_a_server_that_is_away_is_asked_again_later(
         key, content = blob("a")
         await store.put(ONE, key, place.new_file(content))
     destination = place.new_file(None)
-    with taken_port(other.port):
+    with taken_port("127.0.0.1", other.port):
         for error in await refusal(store, place):
             assert isinstance(error, RetryLater)
         with pytest.raises(RetryLater):

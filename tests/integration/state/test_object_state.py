@@ -16,7 +16,8 @@ from emberkeep.base.errors import Absent, Fatal, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.model import FileKind
 from emberkeep.local_state.ports import DurableState
-from tests.integration.s3_server import S3Server, s3_server, taken_port
+from tests.integration.s3_server import S3Server, s3_server
+from tests.integration.taken_ports import taken_port
 from tests.support.contracts.durable_state import DurableStateContract, names, read
 
 pytestmark = pytest.mark.integration
@@ -97,7 +98,7 @@ def test_a_server_that_is_away_is_asked_again_later(
         other.request("PUT", "bucket")
         store = open_state_store("s3://bucket/x")
         store.create("known", place.new_file(b"x"), overwrite=True)
-    with taken_port(other.port):
+    with taken_port("127.0.0.1", other.port):
         for call in calls(store, place):
             with pytest.raises((RetryLater, UnknownOutcome)) as error:
                 call()

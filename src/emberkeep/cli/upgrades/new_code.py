@@ -16,8 +16,8 @@ def refuse_options_of_new_code(given: Mapping[str, object], spark: SubmitOptions
     fields = [field.name for field in dataclasses.fields(spark)]
     named = [name for name, value in given.items() if value is not None]
     named += [name for name in fields if getattr(spark, name) != getattr(DEFAULT_SUBMIT, name)]
-    for name in named:
-        option = _NAMED_DIFFERENTLY.get(name, f"--{name.replace('_', '-')}")
+    if named:
+        option = _NAMED_DIFFERENTLY.get(named[0], f"--{named[0].replace('_', '-')}")
         raise InvalidInput(
             f"{option} is given without a script",
             field=option,

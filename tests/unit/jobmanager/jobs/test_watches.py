@@ -77,6 +77,14 @@ async def works(master: FakeJobMaster, seconds: int, batch: int = 1) -> None:
         await master.beat(queries=(progress(look),), checkpoints=(commit(batch),))
 
 
+async def stuck_job(cluster: SmallCluster) -> FakeJobMaster:
+    """Run a job until the alarm is raised that its query does not commit."""
+    await cluster.add()
+    master = await cluster.run_job()
+    await works(master, 65)
+    return master
+
+
 def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None:
     reported = status(queries=(progress(3, "Waiting for data to arrive"),), checkpoints=(commit(4), commit(9, "id 2")))
     assert query_facts(reported) == [
@@ -108,9 +116,7 @@ def test_an_alarm_is_shown_and_told_until_the_query_commits() -> None:
         heard = Heard()
         cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
         async with cluster.leading():
-            await cluster.add()
-            master = await cluster.run_job()
-            await works(master, 65)
+            master = await stuck_job(cluster)
             (alarm,) = (await cluster.view(JOB)).alarms
             assert (alarm.kind, alarm.query) == (AlarmKind.NO_COMMIT, "delays")
             (told,) = heard.notifications
@@ -200,9 +206,7 @@ def test_an_alarm_that_an_earlier_leader_has_left_open_is_cleared_once() -> None
         heard = Heard()
         cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
         async with cluster.leading():
-            await cluster.add()
-            master = await cluster.run_job()
-            await works(master, 65)
+            await stuck_job(cluster)
         assert heard.events() == [EventKind.ALARM_RAISED]
         for _ in range(2):
             async with cluster.leading():
@@ -226,9 +230,7 @@ def test_an_alarm_that_this_leader_has_raised_while_it_read_the_earlier_ones_sta
         heard = Heard()
         cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
         async with cluster.leading() as service:
-            await cluster.add()
-            master = await cluster.run_job()
-            await works(master, 65)
+            await stuck_job(cluster)
             dispatcher = service._seat.leader.dispatcher
             job = dispatcher._table.active[JOB]
             (alarm,) = job.watch.alarms
@@ -248,9 +250,7 @@ def test_the_end_of_a_job_is_told_and_ends_its_alarms() -> None:
         heard = Heard()
         cluster = SmallCluster(FailingStore(), STUCK, notifier=heard)
         async with cluster.leading():
-            await cluster.add()
-            master = await cluster.run_job()
-            await works(master, 65)
+            master = await stuck_job(cluster)
             await master.ends(SUCCESS)
             view = await cluster.reaches(JOB, JobStatus.FINISHED)
             assert view.alarms == ()
