@@ -83,8 +83,8 @@ def packages(root: Path, page: Path) -> Iterator[Finding]:
 
 
 def full_folders(root: Path) -> Iterator[Finding]:
-    """Folders of the product and its unit tests with more modules than ADR 20 allows."""
-    for top in (root / "src" / "emberkeep", root / "tests" / "unit"):
+    """Folders of the product, its campaigns, tests and tools with more modules than ADR 20 allows."""
+    for top in (root / name for name in ("src", "campaign", "tests", "tools")):
         for folder in sorted({file.parent for file in top.rglob("*.py")}):
             count = sum(file.name != "__init__.py" for file in folder.glob("*.py"))
             if count > _MOST_MODULES:

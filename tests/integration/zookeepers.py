@@ -20,7 +20,7 @@ from emberkeep.base.files.log_tail import last_lines
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
-from tests.integration.taken_ports import taken_port
+from tests.support.kernel.taken_ports import taken_port
 
 
 class Ensemble:

@@ -20,9 +20,9 @@ from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.ports import BlobStorage
 from tests.integration.conditions import until
 from tests.integration.s3_server import S3Server, s3_server
-from tests.integration.taken_ports import taken_port
 from tests.support.contracts.blob_storage import BlobStorageContract
 from tests.support.contracts.local_store import ONE, OTHER, blob
+from tests.support.kernel.taken_ports import taken_port
 
 pytestmark = pytest.mark.integration
 

@@ -17,8 +17,8 @@ from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.model import FileKind
 from emberkeep.local_state.ports import DurableState
 from tests.integration.s3_server import S3Server, s3_server
-from tests.integration.taken_ports import taken_port
 from tests.support.contracts.durable_state import DurableStateContract, names, read
+from tests.support.kernel.taken_ports import taken_port
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,6 @@ import json
 import re
 import shlex
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +23,6 @@ def load(path: str) -> Any:
 
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def test_no_folder_of_tests_has_more_than_20_modules() -> None:
-    modules = Counter(path.parent.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py"))
-    assert {str(folder): count for folder, count in modules.items() if count > 20} == {}
 
 
 def test_the_hosted_run_does_what_a_local_one_does() -> None:
