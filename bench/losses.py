@@ -156,7 +156,9 @@ def _kill_node(directory: str) -> None:
     victims = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.environ().get("SPARK_LOCAL_DIRS", "").startswith(mark) or directory in process.cmdline():
+            # The task manager itself has its directory as the value of an option.
+            is_here = any(word.rpartition("=")[2] == directory for word in process.cmdline())
+            if is_here or process.environ().get("SPARK_LOCAL_DIRS", "").startswith(mark):
                 victims.append(process)
     for process in victims:
         with suppress(psutil.Error):
