@@ -1,7 +1,7 @@
 """Files that each leader writes for the next one, beside the events of the job store that the leaders share.
 
-Each leader writes a file of its own, named by its epoch, and then removes those of earlier epochs. So a deposed leader
-that still writes harms nothing.
+Each leader writes a file of its own, named by its epoch, and then removes those of earlier epochs, except those that
+its release cannot read. So a deposed leader that still writes harms nothing, and a later release finds what it knows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,22 @@ class EpochFiles:
         self._folder = folder
         self._problem = problem
         self._patience = FilePatience()
+        self._left: set[Path] = set()
 
     async def earlier(self, lineage: str, epoch: int) -> list[tuple[Path, bytes]]:
         """Return the files of earlier epochs, the newest first. Raises Unavailable, OSError."""
         place = self._events / lineage / self._folder
         return await asyncio.to_thread(self._patience.run, place, lambda: self._read(place, epoch))
 
+    def leave(self, path: Path) -> None:
+        """Do not remove a file that ``earlier`` has returned and that cannot be used here."""
+        self._left.add(path)
+
     async def keep(self, lineage: str, epoch: int, data: bytes) -> None:
-        """Write the file of ``epoch`` durably, and remove those of earlier ones. Raises EmberkeepError, OSError."""
+        """Write the file of ``epoch`` durably, and remove those of earlier ones that are not left.
+
+        Raises EmberkeepError, OSError.
+        """
         place = self._events / lineage / self._folder
         await asyncio.to_thread(self._patience.run, place, lambda: self._write(place, epoch, data))
 
@@ -62,7 +70,7 @@ class EpochFiles:
             sync_directory(place.parent)  # also if the maker of the folder died before it did so
         write_file(path, data)
         for earlier in _epochs(place):
-            if earlier < epoch:
+            if earlier < epoch and _file(place, earlier) not in self._left:
                 _file(place, earlier).unlink(missing_ok=True)
 
     def _require(self) -> None:

@@ -27,7 +27,8 @@ class NoticeFiles:
             try:
                 found |= {each.id: each for each in decode_waiting(data, where=str(path))}
             except (Damaged, NewerFormat, Fatal) as error:
-                log.warning("events that waited for the webhook cannot be read", reason=str(error))
+                self._files.leave(path)
+                log.warning("events that waited for the webhook cannot be read; leaving them", reason=str(error))
         return list(found.values())
 
     async def keep(self, lineage: str, epoch: int, waiting: Sequence[Notification]) -> None:

@@ -48,6 +48,21 @@ async def test_a_damaged_file_is_passed_over(files: NoticeFiles, tmp_path: Path)
     assert await files.earlier(LINEAGE, 3) == [notification(1)]
 
 
+async def test_what_a_later_release_has_kept_waits_for_it(files: NoticeFiles, tmp_path: Path) -> None:
+    await files.keep(LINEAGE, 1, [notification(1)])
+    later = tmp_path / LINEAGE / "webhook" / f"{1:015d}.record"
+    readable = later.read_bytes()
+    later.write_bytes(encode_record(KIND, VERSION + 1, b"{}"))
+    assert await files.earlier(LINEAGE, 2) == []
+    await files.keep(LINEAGE, 2, [notification(2)])
+    assert later.exists()
+    later.write_bytes(readable)  # what the later release makes of it
+    upgraded = NoticeFiles(tmp_path, lambda: None)
+    assert await upgraded.earlier(LINEAGE, 3) == [notification(1), notification(2)]
+    await upgraded.keep(LINEAGE, 3, [])
+    assert [path.name for path in later.parent.iterdir()] == [f"{3:015d}.record"]
+
+
 async def test_a_storage_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     files = NoticeFiles(tmp_path, lambda: Unavailable("not mounted"))
     with pytest.raises(Unavailable, match="not mounted"):
