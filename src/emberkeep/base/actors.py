@@ -26,7 +26,7 @@ ReplyT = TypeVar("ReplyT")
 P = ParamSpec("P")
 ActorT = TypeVar("ActorT", bound="Actor | ActorPart")
 
-INBOX_LIMIT = 20_000  # turns; far more than 10,000 task managers send in one round of the event loop
+INBOX_LIMIT = 20_000  # questions; far more than 10,000 task managers send in one round of the event loop
 
 
 def asked(
@@ -62,7 +62,11 @@ class Actor:
 
     def __init__(self, name: str, *, inbox_limit: int = INBOX_LIMIT) -> None:
         self.name = name
-        self._inbox: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any] | None]] = asyncio.Queue(inbox_limit)
+        # Whoever asks can ask again, but the result of an effect comes once: messages have as much room again.
+        self._inbox: asyncio.Queue[tuple[Callable[[], Any], asyncio.Future[Any] | None]] = asyncio.Queue(
+            2 * inbox_limit
+        )
+        self._inbox_limit = inbox_limit
         self._effects: dict[asyncio.Task[None], str] = {}
         self._failure: asyncio.Future[None] | None = None
         self._stopped = False
@@ -72,16 +76,18 @@ class Actor:
         return turn()
 
     def tell(self, turn: Callable[[], object]) -> None:
-        """Put a turn into the inbox. Raises RetryLater if the inbox is full."""
+        """Put a turn into the inbox. Raises RetryLater if the inbox is full, with twice as much as ``ask`` accepts."""
         self._put(turn, None)
 
     async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
         """Put a question into the inbox and return the actor's reply. EmberkeepErrors of the turn are raised here.
 
-        Raises RetryLater if the inbox is full, or if the actor has stopped or stops before it replies.
+        Raises RetryLater if too many turns wait, or if the actor has stopped or stops before it replies.
         """
         if self._stopped:
             raise self._stopped_error()
+        if self._inbox.qsize() >= self._inbox_limit:
+            raise self._overloaded_error()
         reply: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         self._put(question, reply)
         return await reply
@@ -90,7 +96,7 @@ class Actor:
         try:
             self._inbox.put_nowait((turn, reply))
         except asyncio.QueueFull:
-            raise RetryLater(f"{self.name} is overloaded", hint="try again in a second") from None
+            raise self._overloaded_error() from None
 
     async def run(self) -> None:
         """Process the inbox until cancelled. Raises what a turn or an effect raised by mistake."""
@@ -143,6 +149,9 @@ class Actor:
         """Fail a waiting ``ask``, because the actor stops and would never reply."""
         if reply is not None and not reply.done():
             reply.set_exception(self._stopped_error())
+
+    def _overloaded_error(self) -> RetryLater:
+        return RetryLater(f"{self.name} is overloaded", hint="try again in a second")
 
     def _stopped_error(self) -> RetryLater:
         return RetryLater(f"{self.name} has stopped", hint="try again in a second")

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 class Doubler(Actor):
     """Doubles; refuses 13; breaks at 0."""
 
-    def __init__(self) -> None:
-        super().__init__("doubler")
+    def __init__(self, inbox_limit: int = 10) -> None:
+        super().__init__("doubler", inbox_limit=inbox_limit)
         self.noted: list[int] = []
 
     @asked
@@ -68,3 +68,22 @@ async def test_who_asks_an_actor_that_has_stopped_does_not_wait_for_ever() -> No
                 await asked
         with pytest.raises(RetryLater, match="doubler has stopped"):
             await actor.double(1)
+
+
+async def test_what_an_effect_has_found_out_fits_into_an_inbox_that_is_full_of_questions() -> None:
+    actor = Doubler(inbox_limit=2)
+    questions = [asyncio.create_task(actor.double(1)) for _ in range(3)]
+    await asyncio.sleep(0)
+    actor.note(1)
+    actor.note(2)
+    with pytest.raises(RetryLater, match="doubler is overloaded"):
+        actor.note(3)
+    running = asyncio.create_task(actor.run())
+    answers = await asyncio.gather(*questions, return_exceptions=True)
+    assert answers[:2] == [2, 2]
+    assert isinstance(answers[2], RetryLater), "the third question can be asked again"
+    assert await actor.double(2) == 4
+    assert actor.noted == [1, 2]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
