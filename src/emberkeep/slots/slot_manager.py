@@ -197,8 +197,12 @@ class SlotManager:
         """Return the registered task managers and the demand that they cannot meet now."""
         moving = self.restrictions.moving()
         demand = demand_of(self._lacking, self._places.waiting, self._quotas)
+        keepers = self.standbys.keepers()
         return Supply(
-            standing=tuple(standing_of(member, gangs_wait=bool(demand.gangs)) for member in self._members.values()),
+            standing=tuple(
+                standing_of(member, gangs_wait=bool(demand.gangs), has_standby=member.info.id in keepers)
+                for member in self._members.values()
+            ),
             demand=replace(demand, drivers=(*demand.drivers, *(moving or ()))),
             blocked=self.restrictions.blocked,
             jobs=bool(self.jobs.by_id),

@@ -118,12 +118,12 @@ def room_of(spec: TaskManagerSpec) -> Room:
     return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime, spec.total.custom)
 
 
-def standing_of(member: Member, *, gangs_wait: bool = False) -> RegisteredSupply:
-    """Return the supply's view of a registered task manager."""
+def standing_of(member: Member, *, gangs_wait: bool = False, has_standby: bool = False) -> RegisteredSupply:
+    """Return the supply's view of a registered task manager. ``has_standby``: it keeps a job's reserved standby."""
     return RegisteredSupply(
         id=member.info.id,
         slots=member.info.slots,
-        idle=member.is_idle,
+        idle=member.is_idle and not has_standby,
         away=member.away,
         blocked=member.is_closed or member.is_leaving,
         spare=_free_room(member) if member.avoided and member.stays_open else None,

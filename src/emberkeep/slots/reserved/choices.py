@@ -62,6 +62,10 @@ class ReservedStandbys:
         jobs = [job for job in self._needs if job.standby_on is member and self._is_known(job)]
         return [job.job_id for job in sorted(jobs, key=lambda job: job.order)] if member is not None else []
 
+    def keepers(self) -> frozenset[TaskManagerId]:
+        """Return the task managers that keep a reserved standby of a job."""
+        return frozenset(job.standby_on.info.id for job in self._needs if job.standby_on and self._is_known(job))
+
     def view(self, job_id: JobId) -> StandbyView | None:
         """Return a job's reserved standby; None if the job wants none."""
         job = self._jobs.get(job_id)

@@ -100,6 +100,20 @@ def test_a_task_manager_without_standby_drivers_keeps_none(rig: Cluster) -> None
     assert rig.home(rig.stream(on=first)) is None
 
 
+def test_a_task_manager_that_keeps_one_is_not_idle(rig: Cluster) -> None:
+    def idle() -> set[str]:
+        return {each.id for each in rig.slots.supply().standing if each.idle}
+
+    first = rig.keeper("tm-1")
+    rig.keeper("tm-2")
+    job_id = rig.stream(on=first)
+    assert rig.home(job_id) == "tm-2"
+    assert idle() == set(), "task managers on demand end when they are idle"
+    rig.slots.jobs.remove(job_id)
+    rig.tell(first)
+    assert idle() == {"tm-1", "tm-2"}
+
+
 def test_a_job_that_wants_none_has_none(rig: Cluster) -> None:
     first = rig.keeper("tm-1")
     rig.keeper("tm-2")
