@@ -7,12 +7,13 @@ lease ever runs out.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from campaign.families.shared import with_namespaces, with_quotas
 from campaign.world import Ask, PlannedFault, PlannedJob, World
 from emberkeep.lifecycle.model import Procedure
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, ClusterPlan
@@ -34,10 +35,11 @@ STANDBYS = ("kill standby", "freeze standby", "poison standby", "stall standby",
 
 @dataclass(frozen=True)
 class Family:
-    """Worlds with the same faults to choose from. ``weight``: their share."""
+    """Worlds with the same faults to choose from. ``weight``: their share of the worlds without a later family."""
 
     weight: int
     kinds: tuple[str, ...]
+    later: float = 0.0  # share of all worlds, instead of a weight: of families that came later
     only_agents: bool = False  # nothing that works may be lost (p)
     only_standbys: bool = False  # no attempt may be lost (r)
 
@@ -60,8 +62,24 @@ FAMILIES = {
     "standbys": Family(
         8, tuple(kind for kind in STANDBYS if kind != "stall standby"), only_agents=True, only_standbys=True
     ),
+    # Namespaces with quotas and guarantees, and jobs that give back what they have borrowed.
+    "shared": Family(
+        0,
+        (
+            "kill executor", "kill driver", "kill agent", "crash node", "kill jobmanager", "leave agent",
+            "freeze driver", "cut off node", *OPERATORS, "slow store", "rolling restart", "clock jump",
+        ),
+        later=0.05,
+    ),
 }  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for family in FAMILIES.values() for kind in family.kinds))
+# What is special to a family.
+PLANS: dict[str, Callable[[ClusterPlan], ClusterPlan]] = {
+    "shared": with_quotas,
+}
+JOBS: dict[str, Callable[[ClusterPlan, Iterable[PlannedJob]], list[PlannedJob]]] = {
+    "shared": with_namespaces,
+}
 _MOST_FAULTS = 60
 _ASKED = (Procedure.SAVEPOINT, Procedure.SUSPEND, Procedure.DRAIN)
 
@@ -69,27 +87,44 @@ _ASKED = (Procedure.SAVEPOINT, Procedure.SUSPEND, Procedure.DRAIN)
 def draw_world(seed: str, favoured: Sequence[str] = ()) -> World:
     """Draw the world of a seed. ``favoured``: kinds of faults of which half of the worlds have one for certain."""
     rng = seeded_random(seed, "swarm")
-    names = list(FAMILIES)
     chosen = rng.choice(favoured) if favoured and rng.random() < 0.5 else None
-    able = [name for name in names if chosen is None or chosen in FAMILIES[name].kinds]
-    name = rng.choices(able, [FAMILIES[each].weight for each in able])[0]
+    able = [name for name in FAMILIES if chosen is None or chosen in FAMILIES[name].kinds]
+    name = _family(seed, able, rng)
     family = FAMILIES[name]
     plan = _plan(seed, name, family, rng)
+    if name in PLANS:
+        plan = PLANS[name](plan)
     kinds = _weights(family, plan, chosen, rng)
     pause = rng.choice((1.5, 3.0, 6.0, 12.0, 25.0))
     shortest, longest = rng.choice(((0.1, 4.0), (0.2, 10.0), (0.2, 45.0), (5.0, 30.0), (12.0, 30.0)))
     if family.only_agents:
         longest = min(longest, 30.0)
     chaos = rng.uniform(15.0, 50.0) if pause < 10.0 else rng.uniform(40.0, 110.0)
+    jobs = _jobs(rng, plan, family, chaos)
     return World(
         family=name,
         plan=plan,
-        jobs=tuple(_jobs(rng, plan, family, chaos)),
+        jobs=tuple(JOBS[name](plan, jobs) if name in JOBS else jobs),
         faults=tuple(_faults(rng, kinds, pause, chaos)),
         chaos_seconds=chaos,
         shortest=shortest,
         longest=longest,
     )
+
+
+def _family(seed: str, able: Sequence[str], rng: random.Random) -> str:
+    """Draw a family. Later ones have a number of their own, so that the worlds of the others stay the same."""
+    weights = [FAMILIES[name].weight for name in able]
+    name = rng.choices(able, weights)[0] if any(weights) else ""
+    point = seeded_random(seed, "later families").random()
+    later = [each for each in able if FAMILIES[each].later]
+    if not name:
+        point *= sum(FAMILIES[each].later for each in later)
+    for each in later:
+        if point < FAMILIES[each].later:
+            return each
+        point -= FAMILIES[each].later
+    return name
 
 
 def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -68,6 +68,11 @@ class SimBlocklist:
         self.promises.pop(node, None)
         wish = self._wish(node)
         self.client.party.scope.spawn(self._unblock(node, wish), f"unblock {node}")
+
+    @property
+    def asked(self) -> Set[str]:
+        """The nodes about which the client has ever sent a request."""
+        return self._wanted.keys()
 
     def _wish(self, node: str) -> int:
         self._wanted[node] = self._wanted.get(node, 0) + 1

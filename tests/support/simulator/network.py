@@ -158,6 +158,11 @@ class SimNetwork:
         self._cuts.clear()
         self.conditions = Conditions()
 
+    @property
+    def is_cut(self) -> bool:
+        """True if messages between some places are dropped."""
+        return bool(self._cuts)
+
     def passes(self, source: Party, target: Party) -> bool:
         """True if a message from one process can reach the other now."""
         return self._passes(source.name, source.node, target.name, target.node)

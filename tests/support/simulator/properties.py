@@ -27,12 +27,17 @@ Violations name the letter of the property:
 (o) executors that Spark's dynamic allocation removes end within a bound, and are not reported as lost: the latter is
     checked only in clusters without other faults than those of (p);
 (i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
-    block times out.
+    block times out;
+(w) no namespace has more drivers than its quota, or gets more slots than its quota while network, processes and disks
+    are undisturbed; slots that are left do not count; not checked once the store was restored from an older copy;
+(x) when it is quiet, a namespace whose jobs lack slots has what it is guaranteed, unless no other job has borrowed
+    slots that it can give back.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -57,6 +62,7 @@ from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.taskmanager.processes import NOT_WANTED
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
 from tests.support.simulator.elastic.properties import Dismissals
+from tests.support.simulator.elastic.quotas import Namespaces
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import SIGTERM_CODE, script_of
@@ -106,6 +112,7 @@ class Properties:
     _ticks: int = 0
     _jm_up_since: float = 0.0
     _network_bad_at: float = float("-inf")
+    _was_put_back: bool = False
 
     def __post_init__(self) -> None:
         cluster = self.cluster
@@ -119,6 +126,7 @@ class Properties:
         if cluster.room.slow_ends:
             self._orphan_bound += SLOWEST_END
         self._dismissals = Dismissals(cluster, self._orphan_bound)
+        self.namespaces = Namespaces(cluster)
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)
         cluster.room.on_kill.append(self._killed)
@@ -299,6 +307,7 @@ class Properties:
 
     def _store_put_back(self) -> None:
         self.cluster.history.count("store put back")
+        self._was_put_back = True
         self.deleted_before = frozenset(self.cluster.truth.deleted)  # what an older copy does not know
         self.attempts = {job_id: handle.attempt for job_id, handle in self.cluster.store.disk.jobs.items()}
         self.pointers.clear()
@@ -361,6 +370,8 @@ class Properties:
         self._check_useless_drivers()
         self._check_orphans()
         self._dismissals.tick(TICK)
+        if self.namespaces.is_limited and not self._was_put_back:
+            self.namespaces.tick(self._known_drivers())
         self._check_blobs()
         self._check_pointers()
 
@@ -446,6 +457,22 @@ class Properties:
             if len(well) > 1:
                 names = " and ".join(watch.process.name for watch in well)
                 self._violate("d", f"{names} go on side by side")
+
+    def _known_drivers(self) -> Iterator[Process]:
+        """Yield the drivers that run the script of a newest attempt, and that the JobManager cannot take for lost."""
+        for watch in self.drivers.values():
+            key, process = watch.key, watch.process
+            is_newest = key.attempt == self.attempts.get(key.job_id) and key.job_id not in self.results
+            if not is_newest or process.outcome is not None or (key.job_id, key.attempt) not in self.scripts_run:
+                continue
+            began = process.started
+            was_never_impaired = watch.impaired_at <= began and max(self._network_bad_at, self._jm_up_since) <= began
+            if was_never_impaired or self._unimpaired_for(watch) > self._lease + SLACK:
+                yield process
+
+    def unmet_guarantees(self) -> list[str]:
+        """Describe the namespaces with fewer slots than they are guaranteed, see (x)."""
+        return self.namespaces.unmet(self._known_drivers())
 
     def _check_useless_drivers(self) -> None:
         for watch in self.drivers.values():

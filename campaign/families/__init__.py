@@ -1,0 +1,1 @@
+"""What is special to the worlds of one family."""
