@@ -68,6 +68,7 @@ class Coverage:
         if cluster.keeps_standbys:
             rules += "st" + ("u" if plan.options.get("execution.standby") == "hot" else "")
         rules += "x" if self._run.properties.namespaces.has_guarantees else ""
+        rules += "y" if plan.owned_storage else ""
         self.triples.update((rule, hit.state, hit.kind) for rule in rules for hit in self._hits)
 
     def _judged(self, rule: str, job_id: str) -> None:

@@ -23,6 +23,7 @@ _PLAIN: dict[str, Any] = {
     "files": False,
     "gpus": 0,
     "bad_imports": 0.0,
+    "owned_storage": False,
     "standby_drivers": 0,
     "standby_executors": 0,
     "options": {},

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from campaign.families.shared import with_namespaces, with_quotas
+from campaign.families.stored import PERIODIC, with_storage
 from campaign.world import Ask, PlannedFault, PlannedJob, World
 from emberkeep.lifecycle.model import Procedure
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, ClusterPlan
@@ -29,6 +30,7 @@ NETWORK = ("cut off node", "cut off driver", "cut between nodes", "cut off jobma
 STORES = ("bad store", "slow store", "lose store", "sever store", "slow disk", "failing disk")
 CLOCKS = ("clock jump", "drift clock")
 OPERATORS = ("block node", "unblock node")
+STORAGE = ("lose savepoints", "lose blobs", "lose storage", "empty store", "share store")
 ELECTIONS = ("lose session", "suspend session", "lose quorum")
 STANDBYS = ("kill standby", "freeze standby", "poison standby", "stall standby", "starve standbys", "change release")
 
@@ -71,11 +73,18 @@ FAMILIES = {
         ),
         later=0.05,
     ),
+    # Places of data that are away; job stores that are emptied, or used by another cluster.
+    "stored": Family(
+        0,
+        (*STORAGE, "kill executor", "kill driver", "kill agent", "kill jobmanager", "leave agent", "slow store"),
+        later=0.05,
+    ),
 }  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for family in FAMILIES.values() for kind in family.kinds))
 # What is special to a family.
 PLANS: dict[str, Callable[[ClusterPlan], ClusterPlan]] = {
     "shared": with_quotas,
+    "stored": with_storage,
 }
 JOBS: dict[str, Callable[[ClusterPlan, Iterable[PlannedJob]], list[PlannedJob]]] = {
     "shared": with_namespaces,
@@ -132,7 +141,6 @@ def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPl
     standbys = family.only_standbys or (name == "mixed" and rng.random() < 0.3)
     reserved = standbys and rng.random() < 0.5
     quota = {"security.quota.slots-per-namespace": "2", "security.quota.drivers-per-namespace": "1"}
-    periodic = {"execution.savepoint.interval": "10s", "execution.savepoint.retained": "2"}
     # Drawn from a number of its own, so that the rest of the world of a seed stays the same.
     saves = not family.only_agents and seeded_random(seed, "savepoints").random() < 0.2
     return ClusterPlan(
@@ -155,7 +163,7 @@ def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPl
         gpus=slots if rng.random() < 0.2 else 0,
         options=({"execution.standby": "hot"} if reserved else {})
         | (quota if rng.random() < 0.25 else {})
-        | (periodic if saves else {}),
+        | (PERIODIC if saves else {}),
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKey, permanent
 from emberkeep.jobmanager.blobs.server import BlobServer
@@ -42,6 +42,7 @@ class SimBlobs:
     def __init__(self, seed: str, store: SimStore, history: History) -> None:
         self.disk = MemoryFiles()
         self.shared = MemoryFiles()
+        self.away = False  # the HA store
         self._store = store
         self._rng = seeded_random(seed, "blobs")
         self._history = history
@@ -52,10 +53,12 @@ class SimBlobs:
         ha = MemoryBlobStorage(self.disk, self.shared, step=self._ha_step)
         return BlobServer(configuration, local, ha, confirm=confirm, disk=self.disk)
 
-    async def keep(self, server: BlobServer) -> None:
+    async def keep(self, server: BlobServer, may_delete: Callable[[], bool]) -> None:
         """Release BLOBs of unknown jobs every 45 s, as the storage's keeper does in a JobManager process."""
         while True:
             await asyncio.sleep(_STRANGE_SECONDS)
+            if not may_delete():
+                continue
             with contextlib.suppress(RetryLater):  # the HA store has not been listed yet
                 server.give_up(server.unknown_owners())
 
@@ -78,6 +81,9 @@ class SimBlobs:
             return
         self._history.step(JM_PROCESS, f"HA store of BLOBs: {name}")
         await asyncio.sleep(self._rng.uniform(0.0005, 0.05))
+        if self.away:
+            self._history.count("HA store of BLOBs away")
+            raise Unavailable(f"{name}: the HA store is away")
         if self._store.trouble and self._rng.random() < self._store.trouble / 2:
             await asyncio.sleep(self._rng.uniform(0.0, 2.0))
             self._history.count("HA store of BLOBs refused")

@@ -15,6 +15,7 @@ from emberkeep.base.configuration.options import BLOB_RETENTION, CANCELLATION_TI
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.base.system import System
 from emberkeep.blocklist.errors import NotBlocked
 from emberkeep.blocklist.model import Place
 from emberkeep.jobmanager.blobs.server import BlobServer
@@ -43,17 +44,21 @@ from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
 from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
 from tests.support.simulator.standbys import StandbyRoom
+from tests.support.simulator.storage import shared_storage
+from tests.support.simulator.storage.shared_storage import SimStorage
 from tests.support.simulator.supply import SimDriver
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
-from tests.support.usable_storage import UsableStorage
 
 JM_NODE, JM_HOST, JM_PORT = "node-jm", "10.0.0.1", 8081
 CLIENT_NODE, CLIENT_HOST = "node-client", "10.0.0.2"
+OTHER_NODE, OTHER_HOST = "node-other", "10.0.0.3"
 AGENT_PORT = 6122
 DRIVER_MEMORY_MB = 512
 CLIENT_TIMEOUT = 10.0
 CLIENT_PAUSE = 1.0
 CLIENT_AGAIN = 4.0
+REFUSED_WITHIN = 5.0  # seconds
+OF_CLIENTS = frozenset({"submit", "upload", "block", "unblock", "ask", "upgrade", "cancel-upgrade", "cancel"})
 
 OPTIONS = {
     # An executor that hangs while it hands over its blocks is ended before the run must have settled.
@@ -102,6 +107,7 @@ class ClusterPlan:
     standby_executors: int = 0
     bad_imports: float = 0.0  # probability that the imports of a reserved standby end it, and that they hang
     only_standbys: bool = False  # nothing but standby processes fails: no attempt may be lost (r)
+    owned_storage: bool = False  # the storage has ownership records, and a keeper that deletes what no job needs
 
 
 @dataclass(eq=False)
@@ -148,6 +154,8 @@ class SimCluster:
         self.sparks: dict[str, SimSpark] = {}
         self.store = SimStore(seeded_random(plan.seed, "store"), self.history)
         self.blobs = SimBlobs(plan.seed, self.store, self.history)
+        self.storage = SimStorage(self._leaders_time, owned=plan.owned_storage)
+        self.store.on_create.append(lambda job_id, _: self.storage.put(job_id))
         self.on_order: list[Callable[[Process, Message], None]] = []  # called for JobManagers' requests
         self.jobs: list[SubmittedJob] = []
         self.jm_lives = 0
@@ -181,6 +189,9 @@ class SimCluster:
             ),
         )
 
+    def _leaders_time(self) -> int:
+        return self.jm_machine.clock.now_ms()
+
     def _clock(self) -> VirtualClock:
         skew = self._skew.randint(-30_000, 30_000) if self.plan.skews else 0
         return VirtualClock(self.loop, skew_ms=skew, monotonic_start=self._skew.uniform(0.0, 1e6))
@@ -205,22 +216,59 @@ class SimCluster:
         process = self.machines.start(self.jm_machine, JM_PROCESS)
         system = seeded_system(self.jm_machine.clock, self.plan.seed, f"jobmanager#{self.jm_lives}")
         store = self.store.session(process)
+        storage = self.storage.settle(store.lineage)
         blobs = self.blobs.server(self.configuration, store.confirm)
-        surroundings = Surroundings(
+        service = JobManagerService(
+            system, self.configuration, self._surroundings(process, self.jm_address, system), store, blobs
+        )
+        self.jm_process, self.jm_service = process, service
+        self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs, self.store))
+        self._run(process, service.run())
+        self._run(process, self.blobs.keep(blobs, lambda: storage is None or storage.problem() is None))
+        if storage is not None:
+            self._run(process, shared_storage.keep(storage, store, service, system.clock.now_ms))
+
+    def _surroundings(self, process: Process, address: str, system: System) -> Surroundings:
+        return Surroundings(
             rpc=WatchedRpc(self.network.client(process.party), partial(self._ordered, process)),
-            address=self.jm_address,
+            address=address,
             checkpoint_root="/checkpoints",
             savepoint_root="/savepoints",
-            storage=UsableStorage(),
+            storage=self.storage,
             savepoints=MemorySavepoints(self.truth.delete_savepoint),
             chronicle=MemoryChronicle(self.streams, system.clock.now_ms),
             resource_driver=self.supply,
         )
+
+    def start_intruder(self) -> None:
+        """Start the JobManager of another cluster over the same job store, which has a leader: it must be refused."""
+        machine = self.machines.machines.get(OTHER_NODE) or self.machines.add(OTHER_NODE, OTHER_HOST, self._clock())
+        process = self.machines.start(machine, "another jobmanager")
+        system = seeded_system(machine.clock, self.plan.seed, f"{process.name}#{process.pid}")
+        store = self.store.session(process)
+        surroundings = self._surroundings(process, f"{OTHER_HOST}:{JM_PORT}", system)
+        blobs = self.blobs.server(self.configuration, store.confirm)
         service = JobManagerService(system, self.configuration, surroundings, store, blobs)
-        self.jm_process, self.jm_service = process, service
-        self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
-        self._run(process, service.run())
-        self._run(process, self.blobs.keep(blobs))
+
+        def ended(done: asyncio.Task[None]) -> None:
+            if not process.alive or done.cancelled():
+                return
+            self.history.judged("y")
+            self.history.count("another cluster refused by the job store")
+            if not isinstance(done.exception(), Conflict):
+                self.history.violate("y", f"another cluster at the job store ends with {done.exception()!r}")
+            self.machines.exit(process, 1)
+
+        async def main() -> None:
+            await service.run()
+
+        process.party.scope.spawn(main(), "main").add_done_callback(ended)
+        self.loop.call_later(REFUSED_WITHIN, self._check_intruder, process, context=contextvars.Context())
+
+    def _check_intruder(self, process: Process) -> None:
+        if process.alive:
+            self.history.violate("y", "another cluster uses the job store, which has a leader")
+            self.machines.kill(process)
 
     def kill_job_manager(self) -> None:
         """SIGKILL the JobManager process, which has been started."""
@@ -321,6 +369,10 @@ class SimCluster:
         error = done.exception()
         self.history.violate("bug", f"{process.name} died by itself: {error!r}{_where(error)}")
         self.machines.exit(process, 1)
+
+    def close(self) -> None:
+        """Remove what the cluster has on the real disk."""
+        self.storage.close()
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
@@ -478,11 +530,16 @@ def _content(job: SubmittedJob) -> bytes:
     return f"the script of {job.name}".encode()
 
 
-def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handler:
-    """Return the handler of RPCs and of the calls that the REST API would make."""
+def _job_manager_handler(service: JobManagerService, blobs: BlobServer, store: SimStore) -> Handler:
+    """Return the handler of RPCs and of the calls that the REST API would make.
+
+    While the job store is lost, an operator keeps clients away.
+    """
     rpc = rpc_handler(service)
 
     async def handle(operation: str, data: bytes) -> bytes:
+        if store.own is not None and operation in OF_CLIENTS:
+            raise RetryLater("the cluster is closed until its job store is back")
         if operation == "submit":
             return msgspec.msgpack.encode(await service.gateway.submit(msgspec.msgpack.decode(data, type=JobGraph)))
         if operation == "upload":

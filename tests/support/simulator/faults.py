@@ -16,6 +16,7 @@ from tests.support.simulator.job_store import SimStore
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Conditions
 from tests.support.simulator.standby_faults import StandbyFaults
+from tests.support.simulator.storage.faults import StorageFaults
 
 Undo = Callable[[], None]
 
@@ -70,7 +71,8 @@ class Nemesis:
         }
         self._standbys = StandbyFaults(cluster, rng, self._note)
         self._infrastructure = InfrastructureFaults(cluster, rng, self._note)
-        asked |= self._standbys.kinds() | self._infrastructure.kinds()
+        self._storage = StorageFaults(cluster, rng, self._note)
+        asked |= self._standbys.kinds() | self._infrastructure.kinds() | self._storage.kinds()
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
@@ -122,6 +124,7 @@ class Nemesis:
         cluster.store.severed.clear()
         self._standbys.heal()
         self._infrastructure.heal()
+        self._storage.heal()
         for name in list(self._blocked):
             cluster.blocklist.unblock(name)
         for process in cluster.machines.alive():

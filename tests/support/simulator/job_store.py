@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -40,6 +40,7 @@ class SimStore:
         self.away_since: float | None = None  # for every JobManager
         self.severed: dict[Process, float] = {}  # JobManagers that cannot reach it, and since when
         self.disk = MemoryDisk()
+        self.own: MemoryDisk | None = None  # the lost one, while an emptied one is in its place
         self.leader: Process | None = None
         self.graphs: dict[JobId, JobGraph] = {}  # graph of every job that was ever written
         self.recorded: dict[JobId, JobResult] = {}  # every result that was ever written
@@ -90,6 +91,24 @@ class SimStore:
         self.leader = None
         for told in self.on_put_back:
             told()
+
+    @property
+    def jobs(self) -> Collection[JobId]:
+        """The jobs that have not ended, also while the store is lost."""
+        return (self.own or self.disk).jobs.keys()
+
+    def replace(self, disk: MemoryDisk) -> None:
+        """Put another disk in its place, while no JobManager runs."""
+        self.disk.crash()
+        self.own, self.disk = self.disk, disk
+        self.leader = None
+
+    def give_back(self) -> None:
+        """Put the lost disk back, while no JobManager runs."""
+        if self.own is None:
+            raise AssertionError("it was not lost")
+        self.disk, self.own = self.own, None
+        self.leader = None
 
     def sever(self, process: Process) -> None:
         """Make the store unavailable for this JobManager."""

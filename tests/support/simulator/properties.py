@@ -31,7 +31,11 @@ Violations name the letter of the property:
 (w) no namespace has more drivers than its quota, or gets more slots than its quota while network, processes and disks
     are undisturbed; slots that are left do not count; not checked once the store was restored from an older copy;
 (x) when it is quiet, a namespace whose jobs lack slots has what it is guaranteed, unless no other job has borrowed
-    slots that it can give back.
+    slots that it can give back;
+(y) while the job store is lost and an emptied one in its place, no driver ends for that reason, no task manager that
+    holds work gets orders, and nothing of the jobs is deleted; another cluster is refused by the storage and the store;
+(z) a savepoint is recorded only after it was written, and as deleted only after its files are; no job fails because
+    what is stored for it is away.
 """
 
 from __future__ import annotations
@@ -66,6 +70,7 @@ from tests.support.simulator.elastic.quotas import Namespaces
 from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import SIGTERM_CODE, script_of
+from tests.support.simulator.storage.properties import StoredThings
 from tests.support.simulator.supervisor import SLOWEST_END
 
 TICK = 0.5  # seconds between two checks of the census
@@ -127,6 +132,7 @@ class Properties:
             self._orphan_bound += SLOWEST_END
         self._dismissals = Dismissals(cluster, self._orphan_bound)
         self.namespaces = Namespaces(cluster)
+        self._stored = StoredThings(cluster, self.attempts, self.results)
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)
         cluster.room.on_kill.append(self._killed)
@@ -309,7 +315,8 @@ class Properties:
         self.cluster.history.count("store put back")
         self._was_put_back = True
         self.deleted_before = frozenset(self.cluster.truth.deleted)  # what an older copy does not know
-        self.attempts = {job_id: handle.attempt for job_id, handle in self.cluster.store.disk.jobs.items()}
+        self.attempts.clear()
+        self.attempts |= {job_id: handle.attempt for job_id, handle in self.cluster.store.disk.jobs.items()}
         self.pointers.clear()
         self.running_in.clear()
 
@@ -372,6 +379,7 @@ class Properties:
         self._dismissals.tick(TICK)
         if self.namespaces.is_limited and not self._was_put_back:
             self.namespaces.tick(self._known_drivers())
+        self._stored.tick()
         self._check_blobs()
         self._check_pointers()
 
@@ -395,10 +403,13 @@ class Properties:
     def _speaks(self, driver: Process) -> bool:
         """True if the driver and the JobManager can exchange messages now, and the JobManager may refuse the driver.
 
-        A JobManager without its store refuses nobody, see (n).
+        A JobManager without its store refuses nobody, see (n) and (y).
         """
         jm = self.cluster.jm_process
-        if jm is None or not jm.alive or jm.frozen or driver.frozen or self.cluster.store.away_from(jm) is not None:
+        store = self.cluster.store
+        if jm is None or not jm.alive or jm.frozen or driver.frozen or store.away_from(jm) is not None:
+            return False
+        if store.own is not None:
             return False
         network = self.cluster.network
         return network.passes(driver.party, jm.party) and network.passes(jm.party, driver.party)
@@ -587,7 +598,7 @@ class Properties:
 
     def _check_blobs(self) -> None:
         store = self.cluster.store
-        for job_id in store.disk.jobs:
+        for job_id in store.jobs:
             for artefact in store.graphs[job_id].artefacts:
                 if not self.cluster.blobs.is_kept(job_id, permanent(artefact.sha256)):
                     self._violate("h", f"{artefact.name} of job {job_id[:8]}, which has not ended, is lost")
@@ -597,6 +608,7 @@ class Properties:
             if not handle.pointers:
                 continue
             pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
+            self._stored.made(job_id, pointers)
             for savepoint in pointers.savepoints:
                 is_gone = self.cluster.truth.deleted[savepoint.trigger_id] > 0
                 if is_gone and not savepoint.retired_ms and savepoint.trigger_id not in self.deleted_before:

@@ -7,6 +7,7 @@ is first written to disk, then reported; a refusal ends the process at once.
 from __future__ import annotations
 
 import asyncio
+import enum
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import msgspec
 
 from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT, DRIVER_LEASE
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
@@ -93,6 +94,14 @@ def script_of(arguments: tuple[str, ...]) -> Script:
     return msgspec.json.decode(arguments[0], type=Script)
 
 
+class Away(enum.Enum):
+    """What happens to calls to a file system."""
+
+    NOT = "works"
+    FAILS = "fails"
+    HANGS = "hangs"  # until it is back
+
+
 @dataclass
 class Truth:
     """What really happened in drivers, to compare with what the cluster reports."""
@@ -108,10 +117,13 @@ class Truth:
     released: set[JobId] = field(default_factory=set)  # jobs whose script has continued after its await
     marks: dict[JobId, int] = field(default_factory=dict)  # newest attempt with a mark in the shared storage
     unreadable: set[str] = field(default_factory=set)  # nodes that cannot read the shared storage
+    savepoints_away: Away = Away.NOT
     on_commit: list[Callable[[JobId, int], None]] = field(default_factory=list)  # with the attempt
 
     def delete_savepoint(self, savepoint: SavepointPointer) -> None:
-        """Note that retention deletes the files of a savepoint."""
+        """Delete the files of a savepoint, as retention does. Raises Unavailable."""
+        if self.savepoints_away is not Away.NOT:
+            raise Unavailable("the savepoints cannot be reached")
         self.deleted[savepoint.trigger_id] += 1
 
     def commit(self, job_id: JobId, attempt: int) -> QueryCheckpoint:
@@ -292,6 +304,8 @@ class SimSteps:
             raise Fatal("a micro-batch does not end")
         if step is Step.CHECK and self._begun is not None and self._begun.trigger_id == request.trigger_id:
             self._truth.discarded[request.trigger_id] = self._truth.savepoints[request.trigger_id]
+        if step in (Step.CHECK, Step.WRITE_SAVEPOINT):
+            await self._reach_savepoints()
         if step in (Step.FINISH_BATCHES, Step.PAUSE):
             await self._finish(request)
         if step is Step.FINISH_BATCHES:
@@ -307,6 +321,12 @@ class SimSteps:
             self._truth.released.add(self._job_id)
             self._spark.released.set()
         return StepDone(request.trigger_id, step)
+
+    async def _reach_savepoints(self) -> None:
+        while self._truth.savepoints_away is Away.HANGS:  # noqa: ASYNC110  # a fault sets it, and wakes nobody
+            await asyncio.sleep(0.5)
+        if self._truth.savepoints_away is Away.FAILS:
+            raise Unavailable("the savepoints cannot be reached")
 
     async def _finish(self, request: ProcedureRequest) -> None:
         left = (request.deadline_ms - self._clock.now_ms()) / 1000

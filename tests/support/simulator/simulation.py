@@ -100,7 +100,7 @@ class Run:
     def _look(self) -> None:
         """Ask the JobManager, from inside its process, what it shows, unless an earlier question is still open."""
         process, service, lives = self.cluster.jm_process, self.cluster.jm_service, self.cluster.jm_lives
-        if process is None or service is None or not process.alive:
+        if process is None or service is None or not process.alive or self.cluster.store.own is not None:
             return
         if self._looking is not None and self._looking[0] == lives and not self._looking[1].done():
             return
@@ -180,6 +180,7 @@ def play(
         finally:
             violations, digest, virtual = tuple(history.violations), history.digest(), loop.time()
             violations += _end(run)
+            run.cluster.close()
     return Report(plan.seed, violations, digest, history.counts, virtual, loop.steps, history)
 
 
