@@ -24,6 +24,7 @@ _PLAIN: dict[str, Any] = {
     "gpus": 0,
     "bad_imports": 0.0,
     "owned_storage": False,
+    "first_release": (),
     "standby_drivers": 0,
     "standby_executors": 0,
     "options": {},

@@ -15,6 +15,7 @@ import msgspec
 
 from campaign.families.shared import with_namespaces, with_quotas
 from campaign.families.stored import PERIODIC, with_storage
+from campaign.families.upgraded import before_upgrade, jobs_before_upgrade
 from campaign.world import Ask, PlannedFault, PlannedJob, World
 from emberkeep.lifecycle.model import Procedure
 from tests.support.simulator.cluster import DRIVER_MEMORY_MB, ClusterPlan
@@ -79,15 +80,34 @@ FAMILIES = {
         (*STORAGE, "kill executor", "kill driver", "kill agent", "kill jobmanager", "leave agent", "slow store"),
         later=0.05,
     ),
+    # Clusters of release 0.1.0 that are upgraded while other things fail, and while nothing else does.
+    "mixed versions": Family(
+        0,
+        (
+            "rolling upgrade", "kill executor", "kill driver", "kill agent", "kill jobmanager", "crash node",
+            "leave agent", "freeze driver", "cut off node", "cut off driver", "bad network", "bad store", *OPERATORS,
+        ),
+        later=0.04,
+    ),
+    "upgraded": Family(
+        0,
+        ("rolling upgrade", "kill agent", "kill jobmanager", "leave agent", "clock jump"),
+        only_agents=True,
+        later=0.02,
+    ),
 }  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for family in FAMILIES.values() for kind in family.kinds))
 # What is special to a family.
 PLANS: dict[str, Callable[[ClusterPlan], ClusterPlan]] = {
     "shared": with_quotas,
     "stored": with_storage,
+    "mixed versions": before_upgrade,
+    "upgraded": before_upgrade,
 }
 JOBS: dict[str, Callable[[ClusterPlan, Iterable[PlannedJob]], list[PlannedJob]]] = {
     "shared": with_namespaces,
+    "mixed versions": jobs_before_upgrade,
+    "upgraded": jobs_before_upgrade,
 }
 _MOST_FAULTS = 60
 _ASKED = (Procedure.SAVEPOINT, Procedure.SUSPEND, Procedure.DRAIN)
@@ -114,7 +134,7 @@ def draw_world(seed: str, favoured: Sequence[str] = ()) -> World:
         family=name,
         plan=plan,
         jobs=tuple(JOBS[name](plan, jobs) if name in JOBS else jobs),
-        faults=tuple(_faults(rng, kinds, pause, chaos)),
+        faults=tuple(_with_upgrade(plan, _faults(rng, kinds, pause, chaos), chaos)),
         chaos_seconds=chaos,
         shortest=shortest,
         longest=longest,
@@ -175,6 +195,14 @@ def _weights(family: Family, plan: ClusterPlan, chosen: str | None, rng: random.
     if chosen in able:
         kinds[chosen] = 8
     return kinds or {rng.choice(able): 1}
+
+
+def _with_upgrade(plan: ClusterPlan, faults: list[PlannedFault], chaos: float) -> list[PlannedFault]:
+    """Let a cluster of an older release be upgraded for certain."""
+    if not plan.first_release or any(fault.kind == "rolling upgrade" for fault in faults):
+        return faults
+    at = round(chaos * seeded_random(plan.seed, "upgrade").uniform(0.05, 0.7), 3)
+    return sorted([*faults, PlannedFault(at, "rolling upgrade", len(faults))], key=lambda fault: fault.at)
 
 
 def _faults(rng: random.Random, kinds: dict[str, int], pause: float, chaos: float) -> list[PlannedFault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ class Plant:
     world tells a story, which notices many bugs by itself: there one of the violations must be one of ``rules``.
     """
 
-    target: type
+    target: type | ModuleType
     method: str
     replacement: Spoil
     rules: tuple[str, ...]

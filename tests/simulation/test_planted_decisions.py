@@ -31,7 +31,7 @@ from tests.simulation import planted_worlds as worlds
 from tests.simulation import test_planted_bugs, test_planted_standbys
 from tests.simulation.elastic import test_dynamic_allocation
 from tests.simulation.plants import Method, Plant, Spoil, answering, check, returning
-from tests.simulation.swarm import test_quotas, test_storage
+from tests.simulation.swarm import test_mixed_versions, test_quotas, test_storage
 from tests.support.fakes import MemoryJobStore
 
 
@@ -268,8 +268,15 @@ def test_without_a_planted_bug_a_world_is_sound(world: worlds.World) -> None:
 def test_every_rule_of_the_checker_has_a_planted_bug() -> None:
     """A rule counts only where the bug can break no other rule first."""
     rules = set(RULES)
-    assert len(rules) == 25
-    others = (test_planted_bugs, test_planted_standbys, test_dynamic_allocation, test_quotas, test_storage)
+    assert len(rules) == 26
+    others = (
+        test_planted_bugs,
+        test_planted_standbys,
+        test_dynamic_allocation,
+        test_quotas,
+        test_storage,
+        test_mixed_versions,
+    )
     planted = [*PLANTS.values(), *(plant for module in others for plant in module.PLANTS.values())]
     assert rules - {plant.rules[0] for plant in planted if len(plant.rules) == 1} == set()
     assert len(planted) >= 40

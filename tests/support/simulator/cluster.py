@@ -42,6 +42,7 @@ from tests.support.simulator.job_store import SimStore
 from tests.support.simulator.launcher import LaunchRoom, SimLauncher
 from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
+from tests.support.simulator.releases.first_release import FirstReleaseRecord
 from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
 from tests.support.simulator.standbys import StandbyRoom
 from tests.support.simulator.storage import shared_storage
@@ -108,6 +109,7 @@ class ClusterPlan:
     bad_imports: float = 0.0  # probability that the imports of a reserved standby end it, and that they hang
     only_standbys: bool = False  # nothing but standby processes fails: no attempt may be lost (r)
     owned_storage: bool = False  # the storage has ownership records, and a keeper that deletes what no job needs
+    first_release: tuple[str, ...] = ()  # machines whose processes are of release 0.1.0, until they are upgraded
 
 
 @dataclass(eq=False)
@@ -171,6 +173,9 @@ class SimCluster:
         self.jm_address = f"{JM_HOST}:{JM_PORT}"
         self.blocklist = SimBlocklist(self.network, self.history, self.client, self.jm_address, self.jm_machine)
         self.nodes = [self._node(number) for number in range(1, plan.task_managers + 1)]
+        for name in plan.first_release:
+            if name in self.machines.machines:  # a world that was made smaller has fewer
+                self.machines.machines[name].old = True
         self.room = LaunchRoom(
             self.machines,
             self.configuration.with_texts(plan.driver_options, "drivers"),
@@ -317,7 +322,7 @@ class SimCluster:
         ports = TaskManagerPorts(
             rpc=self.network.client(process.party),
             launcher=launcher,
-            store=node.record,
+            store=FirstReleaseRecord(node.record) if process.party.old else node.record,
             usage=lambda: NodeUsage(
                 standbys=launcher.standbys.report(), reserved_standbys=launcher.standbys.report_reserved()
             ),

@@ -24,6 +24,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 from tests.support.fakes import MemoryDisk, MemoryJobStore
 from tests.support.simulator.history import History
 from tests.support.simulator.machines import Process
+from tests.support.simulator.releases.first_release import as_written
 
 T = TypeVar("T")
 
@@ -132,6 +133,10 @@ class StoreSession:
         self._process = process
         self._inner = MemoryJobStore(store.disk)
 
+    def _written(self, value: T) -> T:
+        """Return what this process writes of a value."""
+        return as_written(value) if self._process.party.old else value
+
     async def _operate(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run ``operation`` with a delay; depending on ``trouble``, fail before or after it."""
         store = self._store
@@ -183,7 +188,7 @@ class StoreSession:
 
     async def create(self, graph: JobGraph) -> JobId:
         async def create() -> JobId:
-            job_id = await self._inner.create(graph)
+            job_id = await self._inner.create(self._written(graph))
             if job_id not in self._store.graphs:
                 self._store.graphs[job_id] = graph
                 for told in self._store.on_create:
@@ -211,13 +216,16 @@ class StoreSession:
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
         what = f"procedure {request.trigger_id[:4]}" if request else "no procedure"
-        await self._operate(f"{what} of {job_id[:8]}", lambda: self._inner.record_procedure(job_id, request))
+        await self._operate(
+            f"{what} of {job_id[:8]}", lambda: self._inner.record_procedure(job_id, self._written(request))
+        )
 
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers:
         async def record() -> JobPointers:
-            pointers = await self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
+            made = self._written(savepoint)
+            pointers = await self._inner.record_procedure_end(job_id, attempt, trigger_id, made, stopped=stopped)
             if stopped:
                 self._store.stopped.setdefault(job_id, asyncio.get_running_loop().time())
                 for told in self._store.on_stop:
@@ -235,7 +243,7 @@ class StoreSession:
     ) -> JobPointers:
         return await self._operate(
             f"checkpoints of {job_id[:8]}.{attempt}",
-            lambda: self._inner.record_checkpoints(job_id, attempt, queries, savepoints),
+            lambda: self._inner.record_checkpoints(job_id, attempt, queries, self._written(savepoints)),
         )
 
     async def record_retention(
@@ -251,7 +259,7 @@ class StoreSession:
 
     async def record_result(self, result: JobResult) -> None:
         async def record() -> None:
-            await self._inner.record_result(result)
+            await self._inner.record_result(self._written(result))
             self._store.recorded.setdefault(result.job_id, result)
             for told in self._store.on_result:
                 told(result)

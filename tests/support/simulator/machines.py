@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
@@ -61,6 +61,7 @@ class Machine:
         self.host = host
         self.clock = clock
         self.up = True
+        self.old = False  # processes that are started are of release 0.1.0
 
 
 class Machines:
@@ -94,7 +95,8 @@ class Machines:
         """Start a process that does nothing yet; its work is spawned in ``process.party.scope``."""
         pid = next(self._pids)
         scope = self.loop.scope(f"{name}#{pid}")
-        process = Process(pid, name, machine, Party(name, machine.name, scope), self.loop.time(), key=key, owner=owner)
+        party = Party(name, machine.name, scope, machine.old)
+        process = Process(pid, name, machine, party, self.loop.time(), key=key, owner=owner)
         process.claim, process.gpus = key, gpus
         self._alive[pid] = process
         self.history.add(name, f"process starts, pid {pid}")
@@ -109,7 +111,7 @@ class Machines:
         self.history.add(process.name, f"becomes {name}, pid {process.pid}")
         process.name, process.key, process.started = name, key, self.loop.time()
         process.gpus = gpus
-        process.party = Party(name, process.machine.name, process.party.scope)
+        process.party = replace(process.party, name=name)
         for told in self.on_start:
             told(process)
 

@@ -15,10 +15,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from emberkeep.base.errors import EmberkeepError, Fatal, IllegalTransition, RetryLater, UnknownOutcome
+from emberkeep.protocol.encoding.first_release import for_first_release
 from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error, encode_message
 from emberkeep.protocol.messages import Message
 from emberkeep.protocol.transport import ReplyT, RpcService
 from tests.support.simulator.history import History
+from tests.support.simulator.releases.first_release import LATER_REQUESTS, UnknownField, check_known
 from tests.support.simulator.virtual_loop import Scope, VirtualLoop
 
 Handler = Callable[[str, bytes], Awaitable[bytes]]
@@ -33,6 +35,7 @@ class Party:
     name: str
     node: str
     scope: Scope
+    old: bool = False  # of release 0.1.0
 
 
 @dataclass
@@ -117,6 +120,11 @@ class SimNetwork:
     def listen_rpc(self, address: str, party: Party, service: RpcService) -> None:
         """Let a process answer RPCs at an address."""
         self.listen(address, party, rpc_handler(service))
+
+    def is_old(self, address: str) -> bool:
+        """True if a process of release 0.1.0 answers at an address."""
+        listener = self._listeners.get(address)
+        return listener is not None and listener.party.old
 
     def client(self, party: Party) -> SimRpcClient:
         """Return the RpcClient of one process."""
@@ -246,11 +254,15 @@ class SimNetwork:
         reply: Answer
         failed, received = "", self._loop.time()
         try:
+            if listener.party.old:
+                check_known(exchange.operation, exchange.data)
             reply = await listener.handle(exchange.operation, exchange.data)
         except EmberkeepError as error:
             reply = _Refusal(encode_error(error))
             failed = type(error).__name__
             self._history.count(f"{exchange.operation} refused: {failed}")
+            if isinstance(error, UnknownField):
+                self._history.violate("j", f"{listener.party.name}: {error}")
             if isinstance(error, IllegalTransition):
                 self._history.violate("bug", f"{listener.party.name}: {error}")
             self._history.add(
@@ -313,5 +325,11 @@ class SimRpcClient:
     async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
         """Send ``request`` and return its reply, as RpcClient defines."""
         kind = type(request).__name__
-        data = await self._network.exchange(self._party, address, kind, encode_message(request), timeout)
-        return decode_reply(data, reply, sender=address)
+        if not (self._party.old or self._network.is_old(address)):
+            data = await self._network.exchange(self._party, address, kind, encode_message(request), timeout)
+            return decode_reply(data, reply, sender=address)
+        if self._party.old and kind in LATER_REQUESTS:
+            raise RetryLater(f"release 0.1.0 sends no {kind}")
+        sent = encode_message(for_first_release(request))
+        data = await self._network.exchange(self._party, address, kind, sent, timeout)
+        return for_first_release(decode_reply(data, reply, sender=address))

@@ -35,7 +35,8 @@ Violations name the letter of the property:
 (y) while the job store is lost and an emptied one in its place, no driver ends for that reason, no task manager that
     holds work gets orders, and nothing of the jobs is deleted; another cluster is refused by the storage and the store;
 (z) a savepoint is recorded only after it was written, and as deleted only after its files are; no job fails because
-    what is stored for it is away.
+    what is stored for it is away;
+(j) a process of release 0.1.0 gets no message with a field that it does not know.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ that does not announce it gets only the fields that 0.1.0 knows. The defaults of
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -77,6 +78,11 @@ def _reduced(value: Any) -> Any:
     return value
 
 
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[Any, ...]:
+    return msgspec.structs.fields(kind)
+
+
 def _default(field: Any) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
@@ -84,7 +90,7 @@ def _default(field: Any) -> Any:
 def _reduced_struct(value: msgspec.Struct) -> msgspec.Struct:
     added = ADDED.get(type(value), ())
     changes: dict[str, Any] = {}
-    for field in msgspec.structs.fields(value):
+    for field in _fields(type(value)):
         old = getattr(value, field.name)
         new = _default(field) if field.name in added else _reduced(old)
         if new is not old and new != old:

@@ -37,6 +37,7 @@ class InfrastructureFaults:
             "failing disk": (2, self._failing_disk),
             "drift clock": (2, self._drift_clock),
             "rolling restart": (1, self._rolling_restart),
+            "rolling upgrade": (1, self._rolling_upgrade),
             "lose session": (2, self._lose_session),
             "suspend session": (2, self._suspend_session),
             "lose quorum": (2, self._lose_quorum),
@@ -150,6 +151,24 @@ class InfrastructureFaults:
             self._later(at, partial(self._leave, node))
             at += self._rng.uniform(1.0, 6.0)
         self._later(at, self._replace_job_manager)
+
+    def _rolling_upgrade(self) -> None:
+        """Upgrade the JobManager from release 0.1.0, then all task managers, one after the other."""
+        cluster = self._cluster
+        if not any(machine.old for machine in cluster.machines.machines.values()):
+            return
+        self._note("upgrades the JobManager, then all task managers, one after the other", "rolling upgrade")
+        cluster.jm_machine.old = False
+        self._replace_job_manager()
+        at = 0.0
+        for node in cluster.nodes:
+            at += self._rng.uniform(2.0, 12.0)
+            self._later(at, partial(self._upgrade, node))
+
+    def _upgrade(self, node: TaskManagerNode) -> None:
+        """Install this release on a node. What runs there goes on as it is, but for its task manager."""
+        node.machine.old = False
+        self._leave(node)
 
     def _leave(self, node: TaskManagerNode) -> None:
         agent = node.agent
