@@ -30,6 +30,7 @@ PROCESSES = (
 NETWORK = ("cut off node", "cut off driver", "cut between nodes", "cut off jobmanager", "bad network", "flap link")
 STORES = ("bad store", "slow store", "lose store", "sever store", "slow disk", "failing disk")
 CLOCKS = ("clock jump", "drift clock")
+TIMERS = "drift timers"  # came later: drawn from a number of its own, so that the other faults stay the same
 OPERATORS = ("block node", "unblock node")
 STORAGE = ("lose savepoints", "lose blobs", "lose storage", "empty store", "share store")
 ELECTIONS = ("lose session", "suspend session", "lose quorum")
@@ -48,15 +49,15 @@ class Family:
 
 
 FAMILIES = {
-    "mixed": Family(60, (*PROCESSES, *NETWORK, *STORES, *CLOCKS, *OPERATORS, *STANDBYS)),
+    "mixed": Family(60, (*PROCESSES, *NETWORK, *STORES, *CLOCKS, TIMERS, *OPERATORS, *STANDBYS)),
     # Agents and JobManagers that come back in time.
-    "steady": Family(12, ("kill agent", "kill jobmanager", "slow store", *CLOCKS), only_agents=True),
+    "steady": Family(12, ("kill agent", "kill jobmanager", "slow store", *CLOCKS, TIMERS), only_agents=True),
     # Several JobManagers: sessions and the quorum are lost.
     "elections": Family(
         15,
         (
             *ELECTIONS, "kill driver", "kill executor", "kill agent", "crash node", "bad store", "cut off jobmanager",
-            "slow store", "slow disk", "cut off node", "freeze driver", "clock jump", "leave agent",
+            "slow store", "slow disk", "cut off node", "freeze driver", "clock jump", TIMERS, "leave agent",
         ),
     ),
     # A job store that is restored from older copies. Only with faults after which the copy may miss an attempt.
@@ -134,7 +135,7 @@ def draw_world(seed: str, favoured: Sequence[str] = ()) -> World:
         family=name,
         plan=plan,
         jobs=tuple(JOBS[name](plan, jobs) if name in JOBS else jobs),
-        faults=tuple(_with_upgrade(plan, _faults(rng, kinds, pause, chaos), chaos)),
+        faults=_with_later_kinds(plan, family, chosen, _faults(rng, kinds, pause, chaos), chaos),
         chaos_seconds=chaos,
         shortest=shortest,
         longest=longest,
@@ -190,19 +191,26 @@ def _plan(seed: str, name: str, family: Family, rng: random.Random) -> ClusterPl
 def _weights(family: Family, plan: ClusterPlan, chosen: str | None, rng: random.Random) -> dict[str, int]:
     """Draw which kinds of faults the world has, and how often each."""
     share = rng.choice((0.1, 0.25, 0.5, 0.8))
-    able = [kind for kind in family.kinds if plan.standby_drivers or kind not in STANDBYS]
+    able = [kind for kind in family.kinds if kind != TIMERS and (plan.standby_drivers or kind not in STANDBYS)]
     kinds = {kind: rng.choice((1, 2, 4, 8)) for kind in able if rng.random() < share}
     if chosen in able:
         kinds[chosen] = 8
     return kinds or {rng.choice(able): 1}
 
 
-def _with_upgrade(plan: ClusterPlan, faults: list[PlannedFault], chaos: float) -> list[PlannedFault]:
-    """Let a cluster of an older release be upgraded for certain."""
-    if not plan.first_release or any(fault.kind == "rolling upgrade" for fault in faults):
-        return faults
-    at = round(chaos * seeded_random(plan.seed, "upgrade").uniform(0.05, 0.7), 3)
-    return sorted([*faults, PlannedFault(at, "rolling upgrade", len(faults))], key=lambda fault: fault.at)
+def _with_later_kinds(
+    plan: ClusterPlan, family: Family, chosen: str | None, faults: list[PlannedFault], chaos: float
+) -> tuple[PlannedFault, ...]:
+    """Add faults that are drawn from a number of their own: timers that drift, and the upgrade of an older release."""
+    rng, kinds = seeded_random(plan.seed, "later kinds"), []
+    if TIMERS in family.kinds and (rng.random() < 0.05 or chosen == TIMERS):
+        kinds += [TIMERS] * rng.randint(1, 4)
+    if plan.first_release and all(fault.kind != "rolling upgrade" for fault in faults):
+        kinds.append("rolling upgrade")
+    first = len(faults)
+    times = [round(chaos * rng.uniform(0.05, 0.7), 3) for _ in kinds]
+    more = [PlannedFault(at, kind, first + number) for number, (at, kind) in enumerate(zip(times, kinds, strict=True))]
+    return tuple(sorted([*faults, *more], key=lambda fault: fault.at)) if more else tuple(faults)
 
 
 def _faults(rng: random.Random, kinds: dict[str, int], pause: float, chaos: float) -> list[PlannedFault]:

@@ -234,6 +234,29 @@ def test_a_clock_that_drifts_gains_time_until_it_is_right_again(loop: VirtualLoo
     assert clock.monotonic() == 5.0
 
 
+def test_a_process_counts_seconds_by_the_clock_of_its_machine(loop: VirtualLoop) -> None:
+    fast, slow = VirtualClock(loop, monotonic_start=7.0), VirtualClock(loop)
+    woken: dict[str, float] = {}
+
+    async def sleeper(name: str) -> None:
+        async with asyncio.timeout(100.0):
+            await asyncio.sleep(10.0)
+        woken[name] = loop.time()
+
+    fast.run_at(1.25)
+    slow.run_at(0.5)
+    for name, clock in (("fast", fast), ("slow", slow), ("exact", None)):
+        scope = loop.scope(name)
+        scope.clock = clock
+        scope.spawn(sleeper(name), "sleeper")
+    loop.run_until_complete(asyncio.sleep(20.001))
+    assert woken == {"fast": 8.0, "exact": 10.0, "slow": 20.0}
+    assert (fast.monotonic(), slow.monotonic()) == pytest.approx((32.0, 10.0), abs=0.01)
+    fast.run_at(1.0)
+    loop.run_until_complete(asyncio.sleep(1.0))
+    assert fast.monotonic() == pytest.approx(33.0, abs=0.01)
+
+
 def test_a_process_gets_the_same_ids_and_chance_from_the_same_seed(loop: VirtualLoop) -> None:
     def draw(seed: int, process: str) -> tuple[str, float]:
         system = seeded_system(VirtualClock(loop), seed, process)

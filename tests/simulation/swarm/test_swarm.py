@@ -16,6 +16,7 @@ INFRASTRUCTURE = (
     "slow disk",
     "failing disk",
     "drift clock",
+    "drift timers",
     "rolling restart",
     *ELECTIONS,
 )

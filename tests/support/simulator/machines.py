@@ -95,6 +95,7 @@ class Machines:
         """Start a process that does nothing yet; its work is spawned in ``process.party.scope``."""
         pid = next(self._pids)
         scope = self.loop.scope(f"{name}#{pid}")
+        scope.clock = machine.clock
         party = Party(name, machine.name, scope, machine.old)
         process = Process(pid, name, machine, party, self.loop.time(), key=key, owner=owner)
         process.claim, process.gpus = key, gpus

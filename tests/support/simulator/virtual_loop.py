@@ -53,6 +53,7 @@ class Scope:
         self.name = name
         self.state = ScopeState.RUNNING
         self.held: list[asyncio.Handle] | None = None  # callbacks held back while frozen, or forever if killed
+        self.clock: VirtualClock | None = None  # of its machine, by which its timers run; None: by the loop
         self._loop = loop
         self.context = contextvars.Context()
         self.context.run(SCOPE.set, self)
@@ -121,6 +122,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._steps_checked_at = 0
         self._instant_began = 0
         self._bounded = True
+        self.has_rates = False  # some clock gains time, or loses it
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timer_numbers = 0
         self._scopes: list[Scope] = []
@@ -179,11 +181,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *arguments: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        if self.has_rates:
+            when = self._when(when, context)
         timer = asyncio.TimerHandle(when, callback, arguments, self, context)
         self._timer_numbers += 1
         # The number keeps the order of timers that are due together, and spares comparing the timers themselves.
         heapq.heappush(self._timers, (when, self._timer_numbers, timer))
         return timer
+
+    def _when(self, when: float, context: contextvars.Context | None) -> float:
+        """Return when a timer comes due whose process counts seconds by its own clock."""
+        scope = SCOPE.get(None) if context is None else context.get(SCOPE)
+        clock = None if scope is None else scope.clock
+        return when if clock is None else self._now + (when - self._now) / clock.rate
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Do nothing: a cancelled timer is dropped when it comes due."""
@@ -270,6 +280,8 @@ class VirtualClock:
         self._monotonic_start = monotonic_start
         self._drift = 0.0  # seconds gained per second
         self._drifts_since = 0.0
+        self.rate = 1.0  # monotonic seconds in a second of the loop
+        self._rate_since = 0.0
 
     def now_ms(self) -> int:
         now = self._loop.time()
@@ -277,7 +289,7 @@ class VirtualClock:
         return EPOCH_MS + int((now + gained) * 1000) + self._skew_ms
 
     def monotonic(self) -> float:
-        return self._monotonic_start + self._loop.time()
+        return self._monotonic_start + (self._loop.time() - self._rate_since) * self.rate
 
     def jump(self, by_ms: int) -> None:
         """Set the wall clock forward or back, as an operator or a time service does."""
@@ -288,6 +300,11 @@ class VirtualClock:
         now = self._loop.time()
         self._skew_ms += int((now - self._drifts_since) * self._drift * 1000)
         self._drift, self._drifts_since = rate, now
+
+    def run_at(self, rate: float) -> None:
+        """Let the monotonic clock count ``rate`` seconds per second from now on, and with it all timers."""
+        self._monotonic_start, self._rate_since, self.rate = self.monotonic(), self._loop.time(), rate
+        self._loop.has_rates = True
 
 
 def seeded_random(seed: int | str, purpose: str) -> random.Random:

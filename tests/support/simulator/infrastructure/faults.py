@@ -16,6 +16,7 @@ from tests.support.simulator.machines import Process
 Undo = Callable[[], None]
 USUAL_DISK_SECONDS = 0.02
 SLOW_DISK_SECONDS = (1.0, 4.0)
+RATES = (0.95, 0.99, 1.01, 1.05)  # seconds in a second; a quartz is a thousand times better
 
 
 class InfrastructureFaults:
@@ -36,6 +37,7 @@ class InfrastructureFaults:
             "slow disk": (2, self._slow_disk),
             "failing disk": (2, self._failing_disk),
             "drift clock": (2, self._drift_clock),
+            "drift timers": (2, self._drift_timers),
             "rolling restart": (1, self._rolling_restart),
             "rolling upgrade": (1, self._rolling_upgrade),
             "lose session": (2, self._lose_session),
@@ -54,6 +56,8 @@ class InfrastructureFaults:
                 node.record.seconds = USUAL_DISK_SECONDS
         for machine in cluster.machines.machines.values():
             machine.clock.drift(0.0)
+            if machine.clock.rate != 1.0:
+                machine.clock.run_at(1.0)
         for agent in self._leaving:  # so that the next one can start
             cluster.machines.kill(agent)
 
@@ -140,6 +144,14 @@ class InfrastructureFaults:
         self._note(f"lets the clock of {machine.name} gain {rate} s per second", "drift clock")
         machine.clock.drift(rate)
         return partial(machine.clock.drift, 0.0)
+
+    def _drift_timers(self) -> Undo:
+        """Let everything that a machine measures run a little too fast or too slow, as a bad oscillator does."""
+        machine = self._rng.choice(list(self._cluster.machines.machines.values()))
+        rate = self._rng.choice(RATES)
+        self._note(f"lets the timers of {machine.name} count {rate} s per second", "drift timers")
+        machine.clock.run_at(rate)
+        return partial(machine.clock.run_at, 1.0)
 
     # --- upgrades -----------------------------------------------------------------------------------------------------
 
