@@ -22,7 +22,7 @@ from bench.leader_poll import LIMIT_SECONDS, Takeover, until_known
 from bench.measure import Figure, Goal, percentile
 from bench.plan import Plan
 from bench.stub_cluster import Order, stub_cluster
-from bench.submission import CLIENTS, another
+from bench.submissions import CLIENTS, another
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.preparation import Program, prepare, upload

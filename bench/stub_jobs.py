@@ -11,7 +11,7 @@ from bench.commands import JOBS
 from bench.job_managers import JobManagers
 from bench.leader_poll import LIMIT_SECONDS, until_known
 from bench.stub_node import StubNode, stub_node
-from bench.submission import another
+from bench.submissions import another
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.preparation import Program, prepare, upload
 from emberkeep.client.submission.spark_options import SparkOptions

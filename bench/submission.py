@@ -10,33 +10,16 @@ import asyncio
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from bench.commands import JOBS, temporary_directory
-from bench.daemons import Server, job_manager
+from bench.commands import temporary_directory
+from bench.daemons import job_manager
 from bench.measure import Figure, percentile, ratios
 from bench.plan import Plan
+from bench.submissions import CLIENTS, figure, submit_all
 from emberkeep.base.files.durable import write_record
-from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
-from emberkeep.client.submission.spark_options import SparkOptions
-from tests.support.no_progress import NoProgress
-
-CLIENTS = 16
-
-
-@dataclass(frozen=True)
-class Load:
-    """Jobs per second; seconds of one submission."""
-
-    rate: float
-    p50: float
-    p99: float
 
 
 @dataclass(frozen=True)
@@ -78,42 +61,6 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("1 client: latency p50 / both writes alone", "×", ratios(p50, both)),
         Figure("CPU time of the JobManager per job", "ms", tuple(cpu)),
     ]
-
-
-def figure(name: str, unit: str, loads: list[Load], value: Callable[[Load], float]) -> Figure:
-    """One sample per load."""
-    return Figure(name, unit, tuple(value(load) for load in loads))
-
-
-async def submit_all(server: Server, clients: int, jobs: int) -> Load:
-    """As fast as it goes."""
-    prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
-    latencies: list[float] = []
-    async with RestClient(server.endpoint) as client:
-        # Each job's files are uploaded below its own id, before the clock starts.
-        waiting = iter([await upload(client, another(prepared), NoProgress()) for _ in range(jobs)])
-
-        async def go_on() -> None:
-            for submission in waiting:
-                begin = time.perf_counter()
-                accepted = await client.submit(submission)
-                latencies.append(time.perf_counter() - begin)
-                if not accepted.created:
-                    raise SystemExit("the JobManager took a new job for an old one: a bug, so there is no measurement")
-
-        begin = time.perf_counter()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(clients):
-                group.create_task(go_on())
-        return Load(jobs / (time.perf_counter() - begin), percentile(latencies, 0.5), percentile(latencies, 0.99))
-
-
-def another(prepared: PreparedJob) -> PreparedJob:
-    """The same job under an id and a key of its own."""
-    submission = msgspec.structs.replace(
-        prepared.submission, idempotency_key=secrets.token_hex(16), jobid=secrets.token_hex(16)
-    )
-    return replace(prepared, submission=submission)
 
 
 def _disk(directory: Path, count: int) -> _Disk:

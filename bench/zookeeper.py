@@ -19,7 +19,7 @@ from bench.job_managers import JobManagers
 from bench.leader_poll import LIMIT_SECONDS, until_known
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
-from bench.submission import CLIENTS, Load, figure, submit_all
+from bench.submissions import CLIENTS, Load, figure, submit_all
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
