@@ -14,43 +14,33 @@ from types import FrameType
 
 import structlog
 
-from bench import (
-    blobs,
+from bench.blobs import encrypted, transfers
+from bench.control_plane import (
     blocklist,
     calm,
     console,
-    encrypted_blobs,
-    evacuation,
-    flink_recovery,
     heartbeats,
-    local_state,
-    losses,
-    placement,
-    recovery,
     scale,
-    sink,
     slot_manager,
-    startup,
-    state_gateway,
-    state_stores,
-    stop,
     submission,
     takeover,
     takeover_real,
-    throughput,
     zookeeper,
 )
 from bench.machine import load_average, machine
 from bench.measure import Figure
 from bench.plan import Plan, say
 from bench.report import Section, print_tables, write_json
+from bench.spark import evacuation, sink, stop, throughput
+from bench.starts import flink, losses, recovery, startup
+from bench.state import gateway, local, placement, stores
 
 MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "startup": startup.measure,
     "start": recovery.measure_start,
     "recovery": recovery.measure_recovery,
     "losses": losses.measure,
-    "flink": flink_recovery.measure,
+    "flink": flink.measure,
     "console": console.measure,
     "throughput": throughput.measure,
     "submission": submission.measure,
@@ -65,13 +55,13 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "calm": calm.measure,
     "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
-    "blobs": blobs.measure,
-    "encrypted-blobs": encrypted_blobs.measure,
-    "state-gateway": state_gateway.measure,
-    "state-stores": state_stores.measure,
-    "local-state": local_state.measure,
-    "local-state-large": local_state.measure_large,
-    "local-state-cost": local_state.measure_cost,
+    "blobs": transfers.measure,
+    "encrypted-blobs": encrypted.measure,
+    "state-gateway": gateway.measure,
+    "state-stores": stores.measure,
+    "local-state": local.measure,
+    "local-state-large": local.measure_large,
+    "local-state-cost": local.measure_cost,
     "placement": placement.measure,
 }
 RESULTS = Path(__file__).parent / "results"

@@ -62,8 +62,8 @@ def job_manager(directory: Path, *, encryption: str = "none") -> Iterator[Server
 
 @contextmanager
 def echo_server(answer_bytes: int) -> Iterator[Server]:
-    """See ``bench.echo_server``."""
-    command = [sys.executable, "-m", "bench.echo_server", str(answer_bytes)]
+    """See ``bench.load.echo_server``."""
+    command = [sys.executable, "-m", "bench.load.echo_server", str(answer_bytes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.stub_cluster import Order, stub_cluster
+from bench.load.stub_cluster import Order, stub_cluster
 from emberkeep.base.ids import JobId
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient

@@ -1,0 +1,1 @@
+"""JobManagers: what they decide, accept, store and show, and how one takes over from another."""

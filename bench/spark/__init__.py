@@ -1,0 +1,1 @@
+"""What Spark does for a job on Emberkeep, beside Spark alone."""
