@@ -48,8 +48,9 @@ def test_a_source_file_that_a_page_names_exists(tmp_path: Path) -> None:
     assert list(check_facts.source_files(tmp_path, page)) == [(page, 2, "there is no src/a/gone.py")]
 
 
-def test_a_folder_with_more_than_twenty_modules_is_found(tmp_path: Path) -> None:
-    room, other = tmp_path / "src" / "emberkeep" / "room", tmp_path / "tests" / "unit" / "room"
+@pytest.mark.parametrize("place", ["src/emberkeep", "airflow_provider/src", "bench", "tests/unit"])
+def test_a_folder_with_more_than_twenty_modules_is_found(tmp_path: Path, place: str) -> None:
+    room, other = tmp_path / place / "room", tmp_path / place / "other"
     for folder, modules in ((room, 21), (other, 20)):
         folder.mkdir(parents=True)
         for name in ("__init__", *(f"m{number}" for number in range(modules))):
