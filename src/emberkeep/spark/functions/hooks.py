@@ -74,7 +74,7 @@ class FunctionHooks:
         def start(writer: Any, *positional: Any, **named: Any) -> Any:
             if os.getpid() != self._pid:
                 return original(writer, *positional, **named)
-            self._functions.begin_all()
+            self._functions.begun.begin_all()
             query = original(writer, *positional, **named)
             self._functions.query_started(
                 str(query.id),

@@ -13,12 +13,12 @@ from typing import Any
 import structlog
 
 from emberkeep.api.executor_functions import serve_link
-from emberkeep.api.function_state import decode_state, encode_state
-from emberkeep.api.functions import FollowsQueries, close_once, keeps_state, open_once
+from emberkeep.api.function_state import encode_state
+from emberkeep.api.functions import FollowsQueries, close_once, keeps_state
 from emberkeep.api.registry import Registered, Registry
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.functions.begun_functions import BegunFunctions
 from emberkeep.spark.functions.calls import FunctionCalls
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
@@ -54,37 +54,32 @@ class DriverFunctions:
         - ``end_queries``: stops the queries that the script has left running, before their functions and Spark end.
         """
         self._registry = registry
-        self._restored = restored
         self._executors = executors
         self._ended_on_request = ended_on_request
         self._failed = failed
-        self._seconds = seconds
         self._end_queries = end_queries
+        self.begun = BegunFunctions(registry, restored, seconds)
         self._calls = FunctionCalls(seconds)
-        # Never call the user's code while holding this lock.
-        self._changed = threading.Condition()
-        self._beginning: dict[str, int] = {}  # by function: the thread that is restoring its state and opening it
-        self._begun: set[str] = set()
         self._asked: set[str] = set()  # functions whose state the newest snapshot asked for
-        self._ended: set[str] = set()
         self._ending = threading.RLock()  # only one thread at a time runs the steps at the sources' end
         self._ended_badly = False
+        self._lock = threading.RLock()  # guards the next one
         self._stopped_badly: list[Any] = []  # functions whose SparkContext was stopped after an error
 
     def follow(self) -> None:
         """Begin each function that is registered from now on, and accept connections from executors."""
-        self._registry.follow(self._begin, self.has_other_end)
+        self._registry.follow(self.begun.begin, self.has_other_end)
         serve_link(self._executors.link)
 
     # --- UserFunctions ------------------------------------------------------------------------------------------------
 
     def prepare_to_shutdown(self) -> None:
-        self._end_well("prepare_to_shutdown", self._living())
+        self._end_well("prepare_to_shutdown", self.begun.living())
 
     def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
         del checkpoint_id
         states = self._executors.snapshot_state()
-        living = self._living()
+        living = self.begun.living()
         self._asked = {entry.name for entry in living}
         for name, state in self._call_all(living, "snapshot_state").items():
             if state is not None:
@@ -99,11 +94,11 @@ class DriverFunctions:
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._executors.notify_checkpoint_complete(checkpoint_id)
-        asked = [entry for entry in self._living() if entry.name in self._asked]
+        asked = [entry for entry in self.begun.living() if entry.name in self._asked]
         self._call_all(asked, "notify_checkpoint_complete", checkpoint_id)
 
     def shutdown(self) -> None:
-        self._end_well("shutdown", self._living())
+        self._end_well("shutdown", self.begun.living())
 
     def close(self) -> None:
         """Close functions on executors, then those here in reverse order: later ones may use earlier ones."""
@@ -111,7 +106,7 @@ class DriverFunctions:
 
     def with_state(self) -> tuple[str, ...]:
         """Return the names of functions that may have state, for display: at most 20 names of 200 characters."""
-        names = self._executors.names() | {entry.name for entry in self._living() if keeps_state(entry.function)}
+        names = self._executors.names() | {entry.name for entry in self.begun.living() if keeps_state(entry.function)}
         return tuple(name[:_NAME_SHOWN] for name in sorted(names)[:_NAMES_SHOWN])
 
     # --- reports on executors from Spark ----------------------------------------------------------------------------
@@ -138,7 +133,7 @@ class DriverFunctions:
 
         ``function``: True as well if only the SparkContext in which this function was used has failed.
         """
-        with self._changed:
+        with self._lock:
             is_left = any(each is function for each in self._stopped_badly)
         return is_left or self._ended_badly or self._ended_on_request()
 
@@ -152,7 +147,7 @@ class DriverFunctions:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             self._end_queries()
-            well = [entry for entry in self._living() if not self.has_other_end(entry.function)]
+            well = [entry for entry in self.begun.living() if not self.has_other_end(entry.function)]
             steps = (
                 functools.partial(self._end_well, "prepare_to_shutdown", well),
                 functools.partial(self._end_well, "shutdown", well),
@@ -170,8 +165,8 @@ class DriverFunctions:
         """
         if self._has_any():
             if failed or self._query_failed():
-                living = self._living()
-                with self._changed:
+                living = self.begun.living()
+                with self._lock:
                     self._stopped_badly += [entry.function for entry in living]
             else:
                 self.sources_ended()
@@ -181,74 +176,28 @@ class DriverFunctions:
 
     def used(self, function: Any) -> None:
         """Record that the script gives this function to a query."""
-        with self._changed:
+        with self._lock:
             self._stopped_badly = [each for each in self._stopped_badly if each is not function]
-
-    def begin_all(self) -> None:
-        """Begin the functions that could not begin before, because there was no SparkContext."""
-        for entry in self._registry.entries():
-            self._begin(entry)
 
     def query_started(self, query_id: str, checkpoint: Callable[[], object]) -> None:
         """Notify the functions that follow queries. ``checkpoint``: returns the location of the query's checkpoint."""
-        following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
+        following = [entry.function for entry in self.begun.living() if isinstance(entry.function, FollowsQueries)]
         if following:
             place = checkpoint()
             for function in following:
                 function.query_started(query_id, str(place))
 
-    def _living(self) -> list[Registered]:
-        with self._changed:
-            begun = self._begun - self._ended
-        return [entry for entry in self._registry.entries() if entry.name in begun]
-
     def _closings(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Yield each function's name and close method once; all functions on executors are one entry.
 
-        Mark a function as ended when it is yielded, so that it gets no further call even if its close hangs.
+        A function ends when it is yielded, so that it gets no further call even if its close hangs.
         """
         yield "functions on executors", self._executors.close
-        while living := self._living():
-            entry = living[-1]
-            with self._changed:
-                self._ended.add(entry.name)
+        while (entry := self.begun.end_newest()) is not None:
             yield entry.name, functools.partial(close_once, entry.function)
 
-    def _begin(self, entry: Registered) -> None:
-        """Give a function its state and open it, once; return at once if this thread is already doing so.
-
-        If another thread is doing so, wait for it. Raises UserFunctionFailed if that takes longer than the time limit.
-        """
-        with self._changed:
-            if self._beginning.get(entry.name) == threading.get_ident():
-                return
-            if not self._changed.wait_for(lambda: entry.name not in self._beginning, self._seconds):
-                raise UserFunctionFailed(f"open of {entry.name}: did not return within {self._seconds:g} s")
-            if entry.name in self._begun:
-                return
-            self._beginning[entry.name] = threading.get_ident()
-        try:
-            self._begin_now(entry)
-        finally:
-            with self._changed:
-                del self._beginning[entry.name]
-                self._changed.notify_all()
-
-    def _begin_now(self, entry: Registered) -> None:
-        function = entry.function
-        if hasattr(function, "initialize_state"):
-            try:
-                state = self._restored().get(entry.name)
-            except SparkUnavailable:
-                return  # the function begins when the first query starts
-            if state is not None:
-                function.initialize_state(decode_state(entry.name, state))
-        with self._changed:
-            self._begun.add(entry.name)
-        open_once(function)
-
     def _has_any(self) -> bool:
-        return bool(self._living() or self._executors.instances())
+        return bool(self.begun.living() or self._executors.instances())
 
     def _query_failed(self) -> bool:
         try:
@@ -269,11 +218,6 @@ class DriverFunctions:
         results = {}
         for entry in entries:
             found = getattr(entry.function, method, None)
-            if callable(found) and not self._has_ended(entry):
+            if callable(found) and not self.begun.has_ended(entry):
                 results[entry.name] = self._calls.call(entry.name, method, found, *arguments)
         return results
-
-    def _has_ended(self, entry: Registered) -> bool:
-        """True if the function was closed: by Emberkeep, or by the script if it is a RichFunction."""
-        with self._changed:
-            return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"

@@ -313,8 +313,8 @@ def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() ->
     driver = functions_of(function, restored=restored)
     assert function.calls == []
     is_up = True
-    driver.begin_all()
-    driver.begin_all()
+    driver.begun.begin_all()
+    driver.begun.begin_all()
     assert function.calls == ["initialize_state", "open"]
 
 
