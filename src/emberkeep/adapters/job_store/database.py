@@ -29,13 +29,10 @@ from emberkeep.adapters.job_store.upgrade_table import UpgradeTable
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, origin_of
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.blocklist.model import Blocklist
-from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
-from emberkeep.jobs.upgrades.model import Upgrade
 from emberkeep.lifecycle.model import ProcedureRequest
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +41,7 @@ _log = structlog.get_logger(__name__)
 class JobDatabase:
     """The open file. All methods block, and only one thread may call them.
 
-    It has one method for each operation of JobStore, so it has many methods.
+    The blocklist, the tokens and the upgrades are in tables of their own, which callers use directly.
     """
 
     def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:
@@ -56,9 +53,9 @@ class JobDatabase:
         self.epoch, self.lineage = self._file.epoch, self._file.lineage
         self._attempts = AttemptTable(self._file)
         self._pointers = PointerTable(self._file)
-        self._blocklist = BlocklistTable(self._file)
-        self._tokens = TokenTable(self._file)
-        self._upgrades = UpgradeTable(self._file)
+        self.blocklist = BlocklistTable(self._file)
+        self.tokens = TokenTable(self._file)
+        self.upgrades = UpgradeTable(self._file)
         try:
             # Each store has its own directory of graphs, so that it does not treat another store's graphs as orphans.
             self._graphs = GraphFiles(graph_dir / self.lineage)
@@ -264,24 +261,3 @@ class JobDatabase:
         with self._file.leading():
             for name in self.graphs_without_handle().get(job_id, ()):
                 self._graphs.discard_file(name)
-
-    def record_blocklist(self, blocklist: Blocklist) -> None:
-        self._blocklist.record(blocklist)
-
-    def blocklist(self) -> Blocklist:
-        return self._blocklist.read()
-
-    def record_tokens(self, tokens: NamedTokens) -> None:
-        self._tokens.record(tokens)
-
-    def tokens(self) -> NamedTokens:
-        return self._tokens.read()
-
-    def record_upgrade(self, upgrade: Upgrade) -> None:
-        self._upgrades.record(upgrade)
-
-    def upgrades(self) -> list[Upgrade]:
-        return self._upgrades.read()
-
-    def remove_upgrades(self, upgrade_ids: tuple[str, ...]) -> None:
-        self._upgrades.remove(upgrade_ids)

@@ -185,25 +185,26 @@ class EmbeddedJobStore:
         """Do nothing: there are no result files."""
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
-        await self._operate(JobDatabase.record_blocklist, blocklist)
+        await self._operate(lambda database: database.blocklist.record(blocklist))
 
     async def blocklist(self) -> Blocklist:
-        return await self._operate(JobDatabase.blocklist)
+        return await self._operate(lambda database: database.blocklist.read())
 
     async def record_tokens(self, tokens: NamedTokens) -> None:
-        await self._operate(JobDatabase.record_tokens, tokens)
+        await self._operate(lambda database: database.tokens.record(tokens))
 
     async def tokens(self) -> NamedTokens:
-        return await self._operate(JobDatabase.tokens)
+        return await self._operate(lambda database: database.tokens.read())
 
     async def record_upgrade(self, upgrade: Upgrade) -> None:
-        await self._operate(JobDatabase.record_upgrade, upgrade)
+        await self._operate(lambda database: database.upgrades.record(upgrade))
 
     async def upgrades(self) -> list[Upgrade]:
-        return await self._operate(JobDatabase.upgrades)
+        return await self._operate(lambda database: database.upgrades.read())
 
     async def remove_upgrades(self, upgrade_ids: Iterable[str]) -> None:
-        await self._operate(JobDatabase.remove_upgrades, tuple(upgrade_ids))
+        removed = tuple(upgrade_ids)
+        await self._operate(lambda database: database.upgrades.remove(removed))
 
     async def close(self) -> None:
         if self._thread is None:
