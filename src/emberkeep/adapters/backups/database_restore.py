@@ -20,7 +20,7 @@ from emberkeep.adapters.backups.moved_records import moved_record
 from emberkeep.adapters.backups.names import DATABASE
 from emberkeep.adapters.backups.reading import BackupReader
 from emberkeep.adapters.backups.restored_jobs import RestoredJob, RestoredStore
-from emberkeep.adapters.job_store.embedded import take_lock
+from emberkeep.adapters.job_store.database_thread import take_lock
 from emberkeep.adapters.job_store.graph_files import StateHandle, encode_handle
 from emberkeep.adapters.job_store.records import (
     decode_pointers,
