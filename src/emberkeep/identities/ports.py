@@ -13,13 +13,13 @@ class TokenStore(Protocol):
     Only the leader writes; a write is refused (Conflict) once a newer leader has opened the store.
     """
 
-    async def record_tokens(self, tokens: NamedTokens) -> None:
+    async def record(self, tokens: NamedTokens) -> None:
         """Replace the stored tokens. Once this returns, every later leader reads the new ones.
 
         Raises Conflict, RetryLater, UnknownOutcome, Fatal (also if the stored ones cannot be read: they stay).
         """
 
-    async def tokens(self) -> NamedTokens:
+    async def read(self) -> NamedTokens:
         """Return the tokens that were recorded last, or none if none were recorded.
 
         Raises Fatal (unreadable), RetryLater.

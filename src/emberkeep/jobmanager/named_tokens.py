@@ -51,7 +51,7 @@ class TokenRegistry:
             await self._unread.wait()
             try:
                 async with self._changes:
-                    self._known = await self._store.tokens()
+                    self._known = await self._store.read()
             except (RetryLater, UnknownOutcome) as error:
                 _log.warning("the named tokens cannot be read yet", reason=str(error))
                 await asyncio.sleep(_PAUSE)
@@ -120,12 +120,12 @@ class TokenRegistry:
 
     async def _reread(self) -> NamedTokens:
         """Return what is stored: an earlier change may have had an unknown outcome."""
-        self._known = await self._store.tokens()
+        self._known = await self._store.read()
         return self._known
 
     async def _record(self, tokens: NamedTokens) -> None:
         try:
-            await self._store.record_tokens(tokens)
+            await self._store.record(tokens)
         except UnknownOutcome:
             self._known = None
             self._unread.set()

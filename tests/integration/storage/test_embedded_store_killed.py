@@ -45,10 +45,10 @@ async def test_nothing_that_was_answered_is_lost_by_a_kill_at_any_moment(tmp_pat
         await store.open()
         stored = {int(entry.job_id, 16): entry for entry in await store.recover()}
         ended = {int(result.job_id, 16) for result in await store.results()}
-        without_handle = await store.graphs_without_handle()
+        without_handle = await store.leftovers.graphs()
         assert _graphs(tmp_path) == stored.keys() | {int(job_id, 16) for job_id in without_handle}
         for job_id in without_handle:
-            await store.remove_graph(job_id)
+            await store.leftovers.remove_graph(job_id)
         assert _graphs(tmp_path) == stored.keys()
         await store.close()
         assert all(entry.graph is not None for entry in stored.values())

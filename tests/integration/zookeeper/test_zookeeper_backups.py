@@ -171,7 +171,7 @@ async def running(site: Site, target: Path) -> tuple[list[JobGraph], int]:
         )
         await store.record_checkpoints(graphs[0].job_id, 7, (checkpoint,))
         await store.record_result(result_of(ended))
-        await store.record_tokens(TOKENS)
+        await store.tokens.record(TOKENS)
         await site.backed_up(target)
     return graphs, epoch
 
@@ -189,7 +189,7 @@ async def test_an_empty_root_gets_all_records_of_the_lost_one(old: Site, new: Si
         assert stored[0].pointers.queries[0].batch_id == 4
         assert [result.job_id for result in await store.results()] == [job(2).job_id]
         assert await store.create(job(2)) == job(2).job_id, "its idempotency key is known"
-        assert await store.tokens() == TOKENS
+        assert await store.tokens.read() == TOKENS
         assert await store.blocklist() == Blocklist()
         with pytest.raises(Conflict):
             await store.record_attempt(graphs[0].job_id, 7 + ATTEMPTS_SKIPPED, HOME)

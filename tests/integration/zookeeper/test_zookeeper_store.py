@@ -224,7 +224,7 @@ class TestTokens(TokenStoreContract):
         async def opened() -> AsyncIterator[TokenStore]:
             store = cluster.store()
             await store.open()
-            yield store
+            yield store.tokens
             await store.close()
 
         return opened
@@ -232,10 +232,10 @@ class TestTokens(TokenStoreContract):
     @pytest.mark.req("SEC-2")
     async def test_forged_tokens_open_nothing(self, stores: Stores, cluster: Cluster) -> None:
         async with stores() as store:
-            await store.record_tokens(TOKENS)
+            await store.record(TOKENS)
             cluster.direct.set(cluster.layout.tokens, encode_node(NamedTokens(tokens=TOKENS.tokens[1:])))
             with pytest.raises(Fatal, match="tokens"):
-                await store.tokens()
+                await store.read()
 
 
 class TestZooKeeper(JobStoreContract, DamagedJobsContract):
@@ -427,16 +427,16 @@ async def test_graphs_of_earlier_leaders_without_a_handle_stay_until_they_are_re
     (used,) = cluster.graphs.iterdir()
     orphan.write_bytes(used.read_bytes())
     assert len(await store.recover()) == 1
-    assert await store.graphs_without_handle() == set(), "it may be one that is being submitted"
+    assert set(await store.leftovers.graphs()) == set(), "it may be one that is being submitted"
     await store.close()
     following = cluster.store()
     await following.open()
     assert len(await following.recover()) == 1
-    assert await following.graphs_without_handle() == {job(2).job_id}
+    assert set(await following.leftovers.graphs()) == {job(2).job_id}
     for number in (1, 2):
-        await following.remove_graph(job(number).job_id)
+        await following.leftovers.remove_graph(job(number).job_id)
     assert list(cluster.graphs.iterdir()) == [used]
-    assert await following.graphs_without_handle() == set()
+    assert set(await following.leftovers.graphs()) == set()
 
 
 @pytest.mark.req("SAFE-15")
@@ -476,16 +476,16 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
     following = cluster.store()
     await following.open()
     assert len(await following.recover()) == 2
-    assert await following.graphs_without_handle() == {job(4).job_id}
+    assert set(await following.leftovers.graphs()) == {job(4).job_id}
     for number in range(1, 6):
-        await following.remove_graph(job(number).job_id)
+        await following.leftovers.remove_graph(job(number).job_id)
     of_unknown = f"{job(4).job_id}.{epoch}.result"
     assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result, of_unknown}
-    assert await following.results_without_node() == {job(4).job_id}
+    assert set(await following.leftovers.results()) == {job(4).job_id}
     for number in range(1, 6):
-        await following.remove_result(job(number).job_id)
+        await following.leftovers.remove_result(job(number).job_id)
     assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result}
-    assert await following.results_without_node() == set()
+    assert set(await following.leftovers.results()) == set()
 
 
 @pytest.mark.req("SAFE-15")

@@ -26,12 +26,12 @@ TOKENS = NamedTokens(
 class TokenStoreContract:
     async def test_a_new_store_has_none(self, stores: Stores) -> None:
         async with stores() as store:
-            assert await store.tokens() == NamedTokens()
+            assert await store.read() == NamedTokens()
 
     async def test_the_next_leader_reads_what_was_recorded_last(self, stores: Stores) -> None:
         async with stores() as store:
-            await store.record_tokens(TOKENS)
-            await store.record_tokens(NamedTokens(tokens=TOKENS.tokens[:1]))
-            await store.record_tokens(TOKENS)
+            await store.record(TOKENS)
+            await store.record(NamedTokens(tokens=TOKENS.tokens[:1]))
+            await store.record(TOKENS)
         async with stores() as store:
-            assert await store.tokens() == TOKENS
+            assert await store.read() == TOKENS

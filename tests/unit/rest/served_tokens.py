@@ -57,7 +57,7 @@ class ServedTokens:
         system = System(SystemClock(), random.Random(1), SystemIds())
         store = EmbeddedJobStore(self._directory / "jobs.sqlite", self._directory / "graphs")
         await store.open()
-        tokens = TokenRegistry(store, system)
+        tokens = TokenRegistry(store.tokens, system)
         reading = asyncio.create_task(tokens.run())
         sessions = WebSessions(is_valid=tokens.is_current)
         async with running_site(self._directory, self.gateway, tokens=tokens, sessions=sessions, system=system) as site:

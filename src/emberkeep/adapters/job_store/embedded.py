@@ -25,13 +25,12 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class EmbeddedJobStore:
-    """Implements JobStore.
+    """Implements JobStore. ``tokens`` and ``leftovers`` are parts with operations of their own.
 
     Besides the errors that the port names, every operation raises Fatal (no space, damaged, no permission), RetryLater
     (another program holds the file), UnknownOutcome (the disk failed while a change was made durable).
 
-    A facade with one method for each operation of the port, so it has many methods. Each makes one call in the store's
-    thread.
+    Each operation of the port is one call in the store's thread.
     """
 
     def __init__(
@@ -47,6 +46,8 @@ class EmbeddedJobStore:
           file before it. None: the system clock.
         """
         self._thread = DatabaseThread(path, graph_dir, storage, clock or SystemClock())
+        self.tokens = EmbeddedTokens(self._thread)
+        self.leftovers = EmbeddedLeftovers(self._thread)
 
     async def open(self) -> int:
         return await self._thread.open()
@@ -116,30 +117,11 @@ class EmbeddedJobStore:
     async def remove_damaged(self, job_id: JobId) -> None:
         await self._thread.operate(JobDatabase.remove_damaged, job_id)
 
-    async def graphs_without_handle(self) -> set[JobId]:
-        return set(await self._thread.operate(JobDatabase.graphs_without_handle))
-
-    async def remove_graph(self, job_id: JobId) -> None:
-        await self._thread.operate(JobDatabase.remove_graph, job_id)
-
-    async def results_without_node(self) -> set[JobId]:
-        """Return the empty set: the database holds results of any size."""
-        return set()
-
-    async def remove_result(self, job_id: JobId) -> None:
-        """Do nothing: there are no result files."""
-
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._thread.operate(lambda database: database.blocklist.record(blocklist))
 
     async def blocklist(self) -> Blocklist:
         return await self._thread.operate(lambda database: database.blocklist.read())
-
-    async def record_tokens(self, tokens: NamedTokens) -> None:
-        await self._thread.operate(lambda database: database.tokens.record(tokens))
-
-    async def tokens(self) -> NamedTokens:
-        return await self._thread.operate(lambda database: database.tokens.read())
 
     async def record_upgrade(self, upgrade: Upgrade) -> None:
         await self._thread.operate(lambda database: database.upgrades.record(upgrade))
@@ -153,3 +135,38 @@ class EmbeddedJobStore:
 
     async def close(self) -> None:
         await self._thread.close()
+
+
+class EmbeddedTokens:
+    """The named tokens in the database. Implements TokenStore."""
+
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
+
+    async def record(self, tokens: NamedTokens) -> None:
+        await self._thread.operate(lambda database: database.tokens.record(tokens))
+
+    async def read(self) -> NamedTokens:
+        return await self._thread.operate(lambda database: database.tokens.read())
+
+
+class EmbeddedLeftovers:
+    """Graph files that no record leads to. There are no result files: the database holds results of any size."""
+
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
+
+    async def graphs(self) -> dict[JobId, list[str]]:
+        """Return the graph files of jobs that have no handle, by job."""
+        return await self._thread.operate(JobDatabase.graphs_without_handle)
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        """Delete the graph files of a job that has no handle. Raises Conflict if another JobManager is the leader."""
+        await self._thread.operate(JobDatabase.remove_graph, job_id)
+
+    async def results(self) -> tuple[JobId, ...]:
+        """Return nothing."""
+        return ()
+
+    async def remove_result(self, job_id: JobId) -> None:
+        """Do nothing."""

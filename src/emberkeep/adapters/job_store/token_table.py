@@ -8,7 +8,7 @@ from emberkeep.identities.model import NamedTokens
 
 
 class TokenTable:
-    """Table of the tokens. ``read`` and ``record`` are ``tokens`` and ``record_tokens`` of TokenStore."""
+    """Table of the tokens. Its methods are those of TokenStore."""
 
     def __init__(self, file: FencedFile) -> None:
         self._file = file

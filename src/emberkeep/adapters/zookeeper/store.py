@@ -32,7 +32,6 @@ from emberkeep.adapters.zookeeper.session import ZooKeeperSession
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
-from emberkeep.identities.model import NamedTokens
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
@@ -77,9 +76,9 @@ class ZooKeeperJobStore:
         self._jobs = JobNodes(nodes, self._files, checkpoints)
         self._attempts = AttemptNodes(nodes, checkpoints)
         self._results = ResultNodes(nodes, self._files, self._jobs, checkpoints, self._damaged)
-        self._leftovers = LeftoverFiles(nodes, self._files)
+        self.leftovers = LeftoverFiles(nodes, self._files)
         self._blocklist = BlocklistNode(nodes)
-        self._tokens = TokensNode(nodes)
+        self.tokens = TokensNode(nodes)
         self._upgrades = UpgradeNodes(nodes)
 
     # --- leading ----------------------------------------------------------------------------------------------------
@@ -188,31 +187,13 @@ class ZooKeeperJobStore:
     async def remove_damaged(self, job_id: JobId) -> None:
         await self._damaged.remove(job_id)
 
-    async def graphs_without_handle(self) -> set[JobId]:
-        return set(await self._leftovers.graphs())
-
-    async def remove_graph(self, job_id: JobId) -> None:
-        await self._leftovers.remove_graph(job_id)
-
-    async def results_without_node(self) -> set[JobId]:
-        return set(await self._leftovers.results())
-
-    async def remove_result(self, job_id: JobId) -> None:
-        await self._leftovers.remove_result(job_id)
-
-    # --- blocklist and tokens ---------------------------------------------------------------------------------------
+    # --- the blocklist ----------------------------------------------------------------------------------------------
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._blocklist.record(blocklist)
 
     async def blocklist(self) -> Blocklist:
         return await self._blocklist.read()
-
-    async def record_tokens(self, tokens: NamedTokens) -> None:
-        await self._tokens.record(tokens)
-
-    async def tokens(self) -> NamedTokens:
-        return await self._tokens.read()
 
     # --- upgrades ---------------------------------------------------------------------------------------------------
 

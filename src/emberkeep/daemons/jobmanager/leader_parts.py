@@ -50,8 +50,12 @@ from emberkeep.rest.serving.waiting import MAX_WAITING
 from emberkeep.spark.distribution import spark_version
 
 
-class DurableStore(JobStore, StoreOfStorage, TokenStore, Protocol):
+class DurableStore(JobStore, StoreOfStorage, Protocol):
     """A job store that records which storage belongs to it, and the named tokens."""
+
+    @property
+    def tokens(self) -> TokenStore:
+        """The named tokens, which become known once the store is open."""
 
 
 @dataclass(frozen=True)

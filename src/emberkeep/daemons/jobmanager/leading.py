@@ -272,7 +272,7 @@ async def leadership(
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)
-        logins = open_logins(settings, store, gateway.epoch, known)
+        logins = open_logins(settings, store.tokens, gateway.epoch, known)
         spark_uis = open_spark_uis(settings, resources.rpc)
         links, uis = spark_uis.links, spark_uis.pages
         api = _api(settings, service, resources, keeper, logins, spark_uis)

@@ -52,6 +52,28 @@ _IN_DIRECTORIES = (Kind.CHECKPOINTS, Kind.EVENT_LOGS, Kind.LOGS)
 _REMOVED_HERE = (*_IN_DIRECTORIES, Kind.GRAPH, Kind.RESULT)
 
 
+class StoreLeftovers(Protocol):
+    """Files of the job store that no record leads to."""
+
+    async def graphs(self) -> Collection[JobId]:
+        """Return the jobs that have graphs in this store's place, but no handle and no damaged data that is kept.
+
+        The result is also empty if the graphs cannot be listed now.
+        """
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        """Delete the graphs of a job without a handle, after checking the handles again. What is unreadable stays."""
+
+    async def results(self) -> Collection[JobId]:
+        """Return the jobs that have result files in this store's place but that the store does not know.
+
+        The result is also empty if the files cannot be listed now.
+        """
+
+    async def remove_result(self, job_id: JobId) -> None:
+        """Delete the result files of a job, after checking again that the store does not know the job."""
+
+
 class StoreOfStorage(Protocol):
     """The part of the job store that the storage keeper uses."""
 
@@ -67,23 +89,9 @@ class StoreOfStorage(Protocol):
     async def remove_damaged(self, job_id: JobId) -> None:
         """See ``JobStore.remove_damaged``."""
 
-    async def graphs_without_handle(self) -> set[JobId]:
-        """Return the jobs that have graphs in this store's place, but no handle and no damaged data that is kept.
-
-        The result is also empty if the graphs cannot be listed now.
-        """
-
-    async def remove_graph(self, job_id: JobId) -> None:
-        """Delete the graphs of a job without a handle, after checking the handles again. What is unreadable stays."""
-
-    async def results_without_node(self) -> set[JobId]:
-        """Return the jobs that have result files in this store's place but that the store does not know.
-
-        The result is also empty if the files cannot be listed now.
-        """
-
-    async def remove_result(self, job_id: JobId) -> None:
-        """Delete the result files of a job, after checking again that the store does not know the job."""
+    @property
+    def leftovers(self) -> StoreLeftovers:
+        """The store's files that the storage keeper may have to remove."""
 
 
 class BlobsOfStorage(Protocol):
@@ -211,7 +219,7 @@ class StorageKeeper:
             return None
 
     async def _files_of_store(self) -> set[Item]:
-        graphs, results = await self._store.graphs_without_handle(), await self._store.results_without_node()
+        graphs, results = await self._store.leftovers.graphs(), await self._store.leftovers.results()
         return {(Kind.GRAPH, job_id) for job_id in graphs} | {(Kind.RESULT, job_id) for job_id in results}
 
     async def _known(self) -> dict[JobId, JobStatus]:
@@ -248,9 +256,9 @@ class StorageKeeper:
         await asyncio.to_thread(self._storage.require)
         kind, job_id = item
         if kind is Kind.GRAPH:
-            await _as_leader(self._store.remove_graph(job_id))
+            await _as_leader(self._store.leftovers.remove_graph(job_id))
         else:
-            await _as_leader(self._store.remove_result(job_id))
+            await _as_leader(self._store.leftovers.remove_result(job_id))
 
     async def _release(self, due: list[Mark]) -> None:
         if due:

@@ -71,11 +71,11 @@ async def test_a_store_from_an_older_copy_deletes_no_graph_at_its_opening(site: 
 @pytest.mark.req("SAFE-7")
 async def test_only_graphs_without_a_handle_are_offered_and_removed(site: Site) -> None:
     async with site.opened() as store:
-        assert await store.graphs_without_handle() == {NEWER}
+        assert set(await store.leftovers.graphs()) == {NEWER}
         for job_id in (JOB, NEWER):
-            await store.remove_graph(job_id)
+            await store.leftovers.remove_graph(job_id)
         assert site.names() == {f"{JOB}.graph"}
-        assert await store.graphs_without_handle() == set()
+        assert set(await store.leftovers.graphs()) == set()
 
 
 @pytest.mark.anyio
@@ -85,11 +85,11 @@ async def test_what_is_damaged_is_not_among_them(site: Site) -> None:
         for path in site.graphs.glob("*/*"):
             path.write_bytes(b"torn")
         await store.record_result(result_of(job(1), JobStatus.FAILED))
-        assert await store.graphs_without_handle() == {NEWER}
+        assert set(await store.leftovers.graphs()) == {NEWER}
         for job_id in (JOB, NEWER):
-            await store.remove_graph(job_id)
+            await store.leftovers.remove_graph(job_id)
         assert site.names() == {f"{JOB}.graph", f"{NEWER}.graph"}
-        assert await store.graphs_without_handle() == set(), "it stays for somebody to look at"
+        assert set(await store.leftovers.graphs()) == set(), "it stays for somebody to look at"
 
 
 @pytest.mark.anyio
@@ -99,7 +99,7 @@ async def test_a_deposed_leader_removes_none(site: Site) -> None:
         site.file.with_name("jobs.sqlite.lock").unlink()
         async with site.opened():
             with pytest.raises(Conflict):
-                await old.remove_graph(NEWER)
+                await old.leftovers.remove_graph(NEWER)
     assert f"{NEWER}.graph" in site.names()
 
 

@@ -22,7 +22,7 @@ def stores(tmp_path: Path) -> Stores:
     async def opened() -> AsyncIterator[TokenStore]:
         store = EmbeddedJobStore(tmp_path / "jobs.sqlite", tmp_path / "graphs")
         await store.open()
-        yield store
+        yield store.tokens
         await store.close()
 
     return opened
@@ -31,11 +31,11 @@ def stores(tmp_path: Path) -> Stores:
 class TestEmbedded(TokenStoreContract):
     async def test_a_damaged_record_is_neither_believed_nor_replaced(self, stores: Stores, tmp_path: Path) -> None:
         async with stores() as store:
-            await store.record_tokens(TOKENS)
+            await store.record(TOKENS)
         with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as connection, connection:
             connection.execute("UPDATE tokens SET list = substr(list, 1, length(list) - 5)")
         async with stores() as store:
-            for attempt in (store.tokens, lambda: store.record_tokens(NamedTokens())):
+            for attempt in (store.read, lambda: store.record(NamedTokens())):
                 with pytest.raises(Damaged, match="tokens"):
                     await attempt()
 
@@ -45,4 +45,4 @@ class TestEmbedded(TokenStoreContract):
         with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as connection, connection:
             connection.execute("DROP TABLE tokens")
         async with stores() as store:
-            assert await store.tokens() == NamedTokens()
+            assert await store.read() == NamedTokens()

@@ -55,6 +55,27 @@ class Blobs:
         self.given_up |= set(owners)
 
 
+class Leftovers:
+    """The files of the job store that no record leads to."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    async def graphs(self) -> set[JobId]:
+        return set(self._bench.graphs)
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        self._bench.fail(job_id)
+        self._bench.graphs.discard(job_id)
+
+    async def results(self) -> set[JobId]:
+        return set(self._bench.results)
+
+    async def remove_result(self, job_id: JobId) -> None:
+        self._bench.fail(job_id)
+        self._bench.results.discard(job_id)
+
+
 class Bench:
     """A keeper over a real directory. ``seconds``: the time. ``leads``: whether its JobManager does."""
 
@@ -68,6 +89,7 @@ class Bench:
         self.graphs: set[JobId] = set()  # without a handle
         self.results: set[JobId] = set()  # without a node
         self.failures: dict[JobId, EmberkeepError] = {}  # of removals from the job store
+        self.leftovers = Leftovers(self)
         self.storage.settle(ORIGIN)
         self.keeper = StorageKeeper(
             self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
@@ -88,26 +110,12 @@ class Bench:
         ]
 
     async def remove_damaged(self, job_id: JobId) -> None:
-        self._fail(job_id)
+        self.fail(job_id)
         if self.graphs_away:
             raise Unavailable("the graphs are away")
         del self.kept[job_id]
 
-    async def graphs_without_handle(self) -> set[JobId]:
-        return set(self.graphs)
-
-    async def remove_graph(self, job_id: JobId) -> None:
-        self._fail(job_id)
-        self.graphs.discard(job_id)
-
-    async def results_without_node(self) -> set[JobId]:
-        return set(self.results)
-
-    async def remove_result(self, job_id: JobId) -> None:
-        self._fail(job_id)
-        self.results.discard(job_id)
-
-    def _fail(self, job_id: JobId) -> None:
+    def fail(self, job_id: JobId) -> None:
         if job_id in self.failures:
             raise self.failures[job_id]
 

@@ -61,7 +61,7 @@ class Cluster:
     async def leading(self) -> AsyncIterator[None]:
         self.store = EmbeddedJobStore(self.file, self.directory / "graphs")
         await self.store.open()
-        registry = TokenRegistry(self.store, self.system)
+        registry = TokenRegistry(self.store.tokens, self.system)
         reading = asyncio.create_task(registry.run())
         sessions = WebSessions(is_valid=registry.is_current)
         async with running_site(
@@ -199,12 +199,12 @@ class Faulty:
         self.reading, self.writing = list(reading), list(writing)
         self.stored = NamedTokens()
 
-    async def tokens(self) -> NamedTokens:
+    async def read(self) -> NamedTokens:
         if self.reading:
             raise self.reading.pop(0)
         return self.stored
 
-    async def record_tokens(self, tokens: NamedTokens) -> None:
+    async def record(self, tokens: NamedTokens) -> None:
         self.stored = tokens
         if self.writing:
             raise self.writing.pop(0)

@@ -11,7 +11,7 @@ from emberkeep.identities.model import NamedTokens
 
 
 class TokensNode:
-    """Node of the tokens. ``read`` and ``record`` are ``tokens`` and ``record_tokens`` of TokenStore."""
+    """Node of the tokens. Implements TokenStore."""
 
     def __init__(self, nodes: StoreNodes) -> None:
         self._nodes = nodes
