@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
-from emberkeep.adapters.shared_storage.store_origin import kept_after
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper.files import LeftoverFiles, StoreFiles
@@ -49,8 +48,8 @@ class ZooKeeperJobStore:
     ``open`` publishes ``address`` as the leader's. It raises Conflict while another session is published as leader,
     unless ``elected`` says that the election has decided in favour of this process.
 
-    The store is a facade with one method for each operation of the port, so it has many methods. Each kind of node has
-    its own class.
+    Each kind of node has its own class. ``tokens`` and ``leftovers`` are parts with their own operations. ``epoch`` is
+    what makes this process the leader.
     """
 
     def __init__(
@@ -67,9 +66,9 @@ class ZooKeeperJobStore:
         """``storage``: ``open`` calls its ``settle``, and raises what that raises; None if only this store uses it."""
         self._storage = storage
         self._session = session
-        self._epoch = LeaderEpoch(session, layout, LeaderRecord(address=address, life=ids.hex32()), elected=elected)
+        self.epoch = LeaderEpoch(session, layout, LeaderRecord(address=address, life=ids.hex32()), elected=elected)
         self._files = StoreFiles(graph_dir)
-        self._nodes = nodes = StoreNodes(session, layout, self._epoch)
+        self._nodes = nodes = StoreNodes(session, layout, self.epoch)
         checkpoints = CheckpointNodes(nodes)
         self._owner = RootOwner(nodes)
         self._damaged = DamagedNodes(nodes, self._files)
@@ -84,47 +83,38 @@ class ZooKeeperJobStore:
     # --- leading ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> int:
-        number = await self._epoch.take(None if self._storage is None else self._owner.prepare)
+        number = await self.epoch.take(None if self._storage is None else self._owner.prepare)
         self._files.begin(number)
         try:
             await renew_records(self._nodes)
             if self._storage is not None:
-                await self._settle(self._storage)
+                await self._owner.settle(self._storage)
         except NotAuthentic as error:
-            await self._epoch.give_up()
+            await self.epoch.give_up()
             raise Fatal(error.message, hint=error.hint) from error
         except BaseException:
-            await self._epoch.give_up()
+            await self.epoch.give_up()
             raise
         return number
-
-    @property
-    def overtook(self) -> bool:
-        """True if the previous leader's session had not ended when this store took the epoch."""
-        return self._epoch.overtook
-
-    async def _settle(self, storage: ClusterStorage) -> None:
-        origin = await self._owner.origin()
-        await self._owner.bind(kept_after(origin, await asyncio.to_thread(storage.settle, origin)))
 
     async def adopt_storage(self) -> None:
         """See ``ClusterStorage.adopt``."""
         if self._storage is not None:
             await self.confirm()
-            await self._owner.bind(await asyncio.to_thread(self._storage.adopt))
+            await self._owner.adopt(self._storage)
 
     @property
     def lineage(self) -> str:
         """Name of the store, from the epoch node's creation; see JobStore. Raises Conflict before the store is open."""
-        self._epoch.check_taken()
-        return self._epoch.lineage
+        self.epoch.check_taken()
+        return self.epoch.lineage
 
     async def confirm(self) -> None:
         """Check that this store's epoch is the newest. Raises Conflict if it is not, RetryLater, UnknownOutcome."""
-        await self._epoch.confirm()
+        await self.epoch.confirm()
 
     async def close(self) -> None:
-        await self._epoch.give_up()
+        await self.epoch.give_up()
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 

@@ -246,7 +246,7 @@ class _Turn:
                 self._store,
                 steps_aside=True,
                 known=self._front.locator,
-                overtook=self._store.overtook,
+                overtook=self._store.epoch.overtook,
                 election=self._front.election,
             )
             async with leading as present:

@@ -6,6 +6,7 @@ older release made it, which kept no such records.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 import time
@@ -13,7 +14,8 @@ import time
 import msgspec
 import structlog
 
-from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_first, origin_of
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_after, kept_first, origin_of
 from emberkeep.adapters.zookeeper.errors import TransactionRefused
 from emberkeep.adapters.zookeeper.nodes import StoreNodes
 from emberkeep.base.errors import Conflict, Damaged, RetryLater
@@ -55,6 +57,15 @@ class RootOwner:
             belongs_to=kept,
         )
 
+    async def settle(self, storage: ClusterStorage) -> None:
+        """Settle the storage for this root, and record which one belongs to it. Raises what ``settle`` raises, too."""
+        origin = await self.origin()
+        await self._bind(kept_after(origin, await asyncio.to_thread(storage.settle, origin)))
+
+    async def adopt(self, storage: ClusterStorage) -> None:
+        """Adopt the storage for this root. Raises what ``ClusterStorage.adopt`` raises, too."""
+        await self._bind(await asyncio.to_thread(storage.adopt))
+
     async def origin(self) -> StoreOrigin:
         """Return the root's identity and the storage that it was used with. Replace a damaged record."""
         try:
@@ -65,7 +76,7 @@ class RootOwner:
             await self._write("write the ownership record", owner)
         return origin_of(owner.place_id, owner.belongs_to)
 
-    async def bind(self, kept: str) -> None:
+    async def _bind(self, kept: str) -> None:
         """Record which storage belongs to the root."""
         owner = await self._find()
         if owner.belongs_to != kept:
