@@ -80,7 +80,7 @@ class Bench:
 
     def pids(self) -> set[int]:
         """The leaders of all processes that the supervisor watches."""
-        families = self.supervisor._processes.values()
+        families = self.supervisor._watch.families.values()
         return {family.leader.pid for family in families if family.leader is not None}
 
     def wanted(self, name: str = "driver-a-1", **changes: object) -> TakeOver:

@@ -40,8 +40,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 async def test_a_look_that_fails_ends_nothing_and_is_repeated(bench: Bench) -> None:
     pid = await bench.start(SLEEP)
     with capture_logs() as logs, few_descriptors(0):
-        bench.supervisor._next_sweep = 0.0
-        bench.supervisor._look_again.set()
+        bench.supervisor._watch._next_sweep = 0.0
+        bench.supervisor._watch._look_again.set()
         await until(lambda: bool(logs))
         assert bench.supervisor.running() == {"p"}
     assert [entry["event"] for entry in logs] == ["cannot look at processes now, trying again"]

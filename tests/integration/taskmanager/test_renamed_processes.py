@@ -109,7 +109,7 @@ async def test_a_process_that_ends_in_the_meantime_keeps_its_name(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = await bench.start(SLEEP)
-    (family,) = bench.supervisor._processes.values()
+    (family,) = bench.supervisor._watch.families.values()
 
     def write(path: Path, record: ProcessRecord) -> None:
         os.kill(pid, signal.SIGKILL)

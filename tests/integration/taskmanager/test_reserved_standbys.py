@@ -67,7 +67,7 @@ def of_the_job(bench: Bench) -> set[int]:
     """The pids of the processes that are reserved for the job."""
     ids = {each.standby_id for each in bench.pool.standbys() if each.job_id == JOB}
     names = {kept.name for kept in bench.launcher.standbys._kept.values() if kept.standby_id in ids}
-    families = bench.supervisor._processes.values()
+    families = bench.supervisor._watch.families.values()
     return {family.leader.pid for family in families if family.name in names and family.leader is not None}
 
 

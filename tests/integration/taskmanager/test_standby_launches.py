@@ -234,7 +234,7 @@ async def test_standbys_of_a_killed_task_manager_are_ended_by_the_next_one(
     async with life(tmp_path) as first:
         await first.ready()
         await first.ready(DRIVER)
-        families = first.supervisor._processes.values()
+        families = first.supervisor._watch.families.values()
         pids = [family.leader.pid for family in families if family.leader is not None]
         left = first.standby_directories()
         monkeypatch.setattr(ProcessLauncher, "leave", killed)

@@ -134,7 +134,7 @@ async def test_a_warm_up_does_not_delay_the_end_of_the_task_manager(bench: Bench
     async with asyncio.timeout(DEADLINE):  # much less than the time for a warm-up
         await bench.standbys.leave()
     assert bench.supervisor.running() == set()
-    assert len(bench.supervisor._processes) == 0
+    assert len(bench.supervisor._watch.families) == 0
 
 
 async def test_nothing_starts_before_what_an_earlier_task_manager_left_is_known(bench: Bench) -> None:
