@@ -18,8 +18,8 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.processes.process_identity import identify
 from emberkeep.blobs.model import BlobKey
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages import StartExecutor

@@ -19,9 +19,9 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.processes.process_identity import identify
 from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables
 from emberkeep.daemons.taskmanager import standby_starts, standbys
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.protocol.messages import StartDriver
 from emberkeep.slots.model import ProcessStart

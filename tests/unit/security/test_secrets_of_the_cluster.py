@@ -17,8 +17,8 @@ from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.daemons.local import task_manager_configuration
 from emberkeep.daemons.records.driver_spec import read_spec
 from emberkeep.daemons.taskmanager.job_environment import INHERITED
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey

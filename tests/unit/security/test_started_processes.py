@@ -15,8 +15,8 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.errors import ClassArchiveFailed, JavaNotFound
 from emberkeep.spark.java import JavaRuntime, find_java

@@ -43,8 +43,8 @@ from emberkeep.blobs.ports import BlobAccess
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.records.agent_files import AgentLife, read_agent_life
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.run_as import JobUsers
 from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, durable_states, state_gateway_link
 from emberkeep.daemons.taskmanager.working_place import WorkingPlace

@@ -16,8 +16,8 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.processes.os_user import OsUser
 from emberkeep.daemons.taskmanager import run_as
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts, _working_directory
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts, _working_directory
 from emberkeep.daemons.taskmanager.run_as import entered
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.ports import DriverKey

@@ -17,11 +17,11 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.taskmanager import launcher as launching
-from emberkeep.daemons.taskmanager import process_starts
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching import launcher as launching
+from emberkeep.daemons.taskmanager.launching import starts
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.protocol.messages import StartDriver
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.libraries.cache import LibraryCache
@@ -95,7 +95,7 @@ class Bench:
 @pytest.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     mount = Mount()
-    monkeypatch.setattr(process_starts, "_working_directory", mount.directory_of)
+    monkeypatch.setattr(starts, "_working_directory", mount.directory_of)
     gives_up = threading.Timer(30.0, mount.answers.set)  # so that a hanging event loop is a failure
     gives_up.start()
     yield Bench(tmp_path, mount)

@@ -20,10 +20,10 @@ from emberkeep.base.files.durable import write_record
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
-from emberkeep.daemons.taskmanager import process_ends
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching import ends
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.libraries.cache import LibraryCache
@@ -156,7 +156,7 @@ async def test_an_outcome_of_a_newer_release_is_no_loss(
 async def test_the_end_of_a_driver_is_told_once_its_outcome_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str
 ) -> None:
-    monkeypatch.setattr(process_ends, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(ends, "_FIRST_PAUSE", 0.01)
     bench = Bench(tmp_path, process_name(FIRST))
     assert FIRST in (await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})).alive
     tries: list[BaseException] = []

@@ -17,11 +17,11 @@ from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import own_identity
-from emberkeep.daemons.taskmanager import launcher as launching
 from emberkeep.daemons.taskmanager import standbys as keeping
-from emberkeep.daemons.taskmanager.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching import launcher as launching
+from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.java import JavaRuntime

@@ -22,8 +22,8 @@ from emberkeep.client.submission.preparation import Program, prepare, upload
 from emberkeep.client.submission.secret_values import secret_values
 from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.daemons.driver.secret_text import SecretText
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.jobs.job_secrets import LONGEST_SECRET, JobSecrets
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.encoding.wire import encode_message

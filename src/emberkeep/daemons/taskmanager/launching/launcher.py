@@ -24,10 +24,10 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables, write_late_variables
-from emberkeep.daemons.taskmanager.process_ends import ProcessEnds, ProcessMemory
+from emberkeep.daemons.taskmanager.launching.ends import ProcessEnds, ProcessMemory
+from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
-from emberkeep.daemons.taskmanager.process_starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.standby_profiles import driver_profile, executor_profile, followed_job, warmed_state
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyNode
 from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, TakeOver
