@@ -19,12 +19,12 @@ from emberkeep.adapters.blocking.doubtful_work import DoubtfulWork
 from emberkeep.adapters.cgroups.port import Share
 from emberkeep.adapters.processes.start import StartRequest
 from emberkeep.adapters.processes.supervisor import KILLED_SECONDS, Exit, Leftover, ProcessSupervisor
-from emberkeep.adapters.processes.table import variable_of
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.records.late_variables import VARIABLES_FILE, read_late_variables, write_late_variables
+from emberkeep.daemons.records.late_variables import VARIABLES_FILE, write_late_variables
 from emberkeep.daemons.taskmanager.launching.ends import ProcessEnds, ProcessMemory
+from emberkeep.daemons.taskmanager.launching.leftovers import GATEWAY_VARIABLES, HANGING, LeftoverProcesses
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_files import ProcessFiles, StandbyJobFiles
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
@@ -39,7 +39,6 @@ from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool
 from emberkeep.spark.jvm.executor_command import ExecutorLaunch
-from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import (
     Adopted,
@@ -56,9 +55,7 @@ log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
 PREPARING_SECONDS = 20.0  # for the directories of one process, usually a moment
-_HANGING = "see whether a file system that they use does not answer"
 _MOST_PREPARED = 16  # at a time
-_GATEWAY_VARIABLES = (GATEWAY_VARIABLE, TRUST_VARIABLE)
 _EXECUTOR_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -94,7 +91,7 @@ class ProcessLauncher:
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
         self._removals: set[asyncio.Future[None]] = set()
-        self._endings: set[asyncio.Task[None]] = set()  # of leftovers
+        self._leftovers = LeftoverProcesses(supervisor, self._places, self._starts)
         self._preparing = DoubtfulWork(_MOST_PREPARED, patience=PREPARING_SECONDS)
         self._ends = ProcessEnds(self._places, self._tell)
         self.memory = ProcessMemory(supervisor, self._ends, self._running)
@@ -130,24 +127,7 @@ class ProcessLauncher:
     async def adopt(
         self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
     ) -> Adopted:
-        keys = {process_name(key): key for key in wanted}
-        alive: dict[ProcessKey, int] = {}
-        unwanted: list[Leftover] = []
-        for leftover in await self._supervisor.leftovers():
-            key = keys.get(leftover.name)
-            if key is None or key in alive or leftover.leader is None or not leftover.is_led:
-                log.warning("ending a process that belongs to no recorded slot or driver", process=leftover.name)
-                unwanted.append(leftover)
-            elif await asyncio.to_thread(self._has_lost_its_gateway, key, leftover.leader.pid):
-                log.warning(
-                    "ending an executor whose state gateway has ended or moved: its slot gets another executor",
-                    process=leftover.name,
-                )
-                unwanted.append(leftover)
-            else:
-                self._take_over(key, leftover)
-                alive[key] = leftover.leader.pid
-        await self._end_leftovers(unwanted)
+        alive = await self._leftovers.adopt(wanted, self._take_over)
         await asyncio.to_thread(self.standbys.takes.clean_up)
         self.standbys.begin()
         drivers = {key for key in wanted if isinstance(key, DriverKey)} - alive.keys()
@@ -155,30 +135,6 @@ class ProcessLauncher:
         kept = frozenset(key.job_id for key in outcomes) if jobs is None else jobs
         await asyncio.to_thread(self._places.clean_up, kept, {self._places.directory(key) for key in alive})
         return Adopted(alive=alive, outcomes=outcomes)
-
-    async def _end_leftovers(self, leftovers: list[Leftover]) -> None:
-        """Kill these processes, and wait until they have ended, but not for ever.
-
-        One that waits for a mount that hangs may never end. It runs no code any longer, and the supervisor watches it.
-        """
-        endings = {asyncio.create_task(self._supervisor.end_leftover(each, 0.0)): each.name for each in leftovers}
-        if not endings:
-            return
-        self._endings.update(endings)
-        for ending in endings:
-            ending.add_done_callback(self._leftover_ended)
-        _, late = await asyncio.wait(endings, timeout=KILLED_SECONDS)
-        if late:
-            log.error(
-                "killed processes of the previous task manager process do not end; going on without waiting for them",
-                processes=sorted(endings[each] for each in late),
-                hint=_HANGING,
-            )
-
-    def _leftover_ended(self, ending: asyncio.Task[None]) -> None:
-        self._endings.discard(ending)
-        if not ending.cancelled() and (error := ending.exception()) is not None:
-            log.warning("a leftover process was killed, but its end was not seen", reason=str(error))
 
     def _outcomes(
         self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
@@ -194,25 +150,6 @@ class ProcessLauncher:
                 outcomes[key] = written
         return {**outcomes, **{key: self._places.outcome(key, None) for key in gone}}
 
-    def _has_lost_its_gateway(self, key: ProcessKey, pid: int) -> bool:
-        """True if an executor uses a gateway that this process does not serve, or serves at another address.
-
-        A gateway that now encrypts, or no longer does, counts as another. The executor's tasks would fail
-        forever. A driver has its own gateway.
-        """
-        if not isinstance(key, ExecutorKey):
-            return False
-        try:
-            late = read_late_variables(self._places.directory(key) / VARIABLES_FILE)
-        except Fatal as error:  # the job can write there, so this must not keep the task manager from starting
-            log.error("the record of an executor's variables is damaged", process=process_name(key), reason=str(error))
-            return True
-        used = {name: variable_of(pid, name) if late is None else late.get(name) for name in _GATEWAY_VARIABLES}
-        if used[GATEWAY_VARIABLE] is None:
-            return False
-        served = self._starts.added_environment(key, None)
-        return any(value != served.get(name) for name, value in used.items())
-
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name
         self._running[name] = key
@@ -227,8 +164,7 @@ class ProcessLauncher:
 
     async def leave(self) -> None:
         """End the launcher and leave its processes running."""
-        for ending in self._endings:
-            ending.cancel()
+        self._leftovers.leave()
         await self.standbys.leave()
         await self._files.leave()
         await self._ends.leave()
@@ -314,7 +250,7 @@ class ProcessLauncher:
             async with asyncio.timeout(KILLED_SECONDS):
                 await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
         except TimeoutError:
-            log.error("killed processes do not end; leaving them", processes=sorted(self._running), hint=_HANGING)
+            log.error("killed processes do not end; leaving them", processes=sorted(self._running), hint=HANGING)
 
     async def forget_job(self, job_id: JobId) -> None:
         await asyncio.to_thread(remove_tree, self._root.job(job_id))
@@ -326,7 +262,7 @@ class ProcessLauncher:
 
         ``profile``: the profile, or a text that says why no standby process can serve.
         """
-        late = {name: value for name, value in request.environ.items() if name in _GATEWAY_VARIABLES}
+        late = {name: value for name, value in request.environ.items() if name in GATEWAY_VARIABLES}
         record = self._places.directory(key) / VARIABLES_FILE
 
         def unrecord() -> None:
