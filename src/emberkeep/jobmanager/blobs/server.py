@@ -20,15 +20,16 @@ from emberkeep.base.configuration.options import (
     BLOB_RETENTION,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import BlobContent, BlobKey
-from emberkeep.blobs.peers import Direct, Peers
+from emberkeep.blobs.peers import Peers
 from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.jobmanager.blobs.copies import BlobCopies
 from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS, BlobCore, Disk, ThreadedDisk
+from emberkeep.jobmanager.blobs.redirects import BlobRedirects
 from emberkeep.jobmanager.blobs.upkeep import BlobUpkeep
 from emberkeep.jobmanager.blobs.uploads import BlobUploads
 from emberkeep.jobmanager.blobs.verification import Verification
@@ -42,7 +43,7 @@ CLOSING = 20.0  # longest duration of an orderly exit, in seconds
 class BlobServer:
     """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit.
 
-    A facade with one method for each question, so it has many methods. Most of them only call one part.
+    Most operations only call one part.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class BlobServer:
         self._machine = machine
         self._uploads = BlobUploads(self._core, max_size=configuration[BLOB_MAX_SIZE])
         self._copies = BlobCopies(self._core)
+        self.redirects = BlobRedirects(self._core)
         self._upkeep = BlobUpkeep(
             self._core, interval=configuration[BLOB_RETENTION], settles_in=CONFIRMED_SECONDS if overtook else 0.0
         )
@@ -193,37 +195,6 @@ class BlobServer:
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
         return await self._copies.path(owner, key)
-
-    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        self._machine.state.get(owner, key)
-        answer = self._core.peers.ask(owner, key, requester)
-        if answer is Direct.WAIT:
-            raise RetryLater(
-                f"BLOB {key} is being sent to as many caches as the server can serve", hint="try again in a second"
-            )
-        if answer is Direct.SERVE:
-            return None
-        self._core.counters.redirected += 1
-        return answer
-
-    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        self._core.peers.insist(owner, key, requester)
-
-    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        try:
-            self._machine.state.get(owner, key)
-        except Absent:
-            return  # deleted in the meantime
-        self._core.peers.ready(owner, key, peer)
-
-    def forget_peer(self, peer: str) -> None:
-        self._core.peers.forget_peer(peer)
-
-    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
-        self._core.counters.downloads += sent > 0 or complete
-        self._core.counters.downloaded_bytes += sent
-        if requester:
-            self._core.peers.served(owner, key, requester, complete=complete)
 
     # --- for operators ------------------------------------------------------------------------------------------------
 

@@ -99,6 +99,28 @@ class BlobLifecycle(Protocol):
         """Delete everything of the job at once: its status is globally terminal (BLOB-15)."""
 
 
+class DownloadRedirects(Protocol):
+    """Which caches have a BLOB, so that a download can be redirected to one of them (BLOB-22)."""
+
+    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
+        """Return the address of a cache to redirect a download to; None: serve it here, then call ``download_ended``.
+
+        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if the cache must try again soon.
+        """
+
+    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
+        """Note that the requester did not get the BLOB from its peer. Serve it here, then call ``download_ended``."""
+
+    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
+        """Record that the cache at this address has the BLOB, from whatever source, and can serve it."""
+
+    def forget_peer(self, peer: str) -> None:
+        """Note that there is no longer a cache at this address."""
+
+    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
+        """Note that a download served here has ended after ``sent`` bytes. ``requester``: "" if it is not a cache."""
+
+
 class BlobServerGateway(BlobLifecycle, Protocol):
     """The BLOB server, as REST, RPC off-loading and logs use it."""
 
@@ -153,24 +175,9 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         Raises Conflict if ``attempt``, on whose behalf the call is made, has ended.
         """
 
-    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        """Return the address of a cache to redirect a download to; None: serve it here, then call ``download_ended``.
-
-        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if the cache must try again soon
-        (BLOB-22).
-        """
-
-    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        """Note that the requester did not get the BLOB from its peer. Serve it here, then call ``download_ended``."""
-
-    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        """Record that the cache at this address has the BLOB, from whatever source, and can serve it."""
-
-    def forget_peer(self, peer: str) -> None:
-        """Note that there is no longer a cache at this address."""
-
-    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
-        """Note that a download served here has ended after ``sent`` bytes. ``requester``: "" if it is not a cache."""
+    @property
+    def redirects(self) -> DownloadRedirects:
+        """The caches that downloads may be redirected to."""
 
     async def blobs(self, owner: JobId | None = None) -> list[BlobView]:
         """Return all BLOBs, or one owner's, by owner and key."""

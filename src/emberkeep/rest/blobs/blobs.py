@@ -111,7 +111,7 @@ async def get(call: CheckedRequest) -> web.StreamResponse:
     owner, key, blobs = call.path["jobid"], call.path["key"], call.api.blobs
     requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
     if requester and call.query.direct:
-        blobs.peer_failed(owner, key, requester)
+        blobs.redirects.peer_failed(owner, key, requester)
     elif requester:
         peer = await call.api.peers.instead(owner, key, requester)
         if peer is not None:
@@ -122,14 +122,14 @@ async def get(call: CheckedRequest) -> web.StreamResponse:
         async with call.api.downloads.place():
             return await send_blob(call.request, key, await blobs.path(owner, key), sent)
     finally:
-        blobs.download_ended(owner, key, requester, sent=sent.count, complete=sent.complete)
+        blobs.redirects.download_ended(owner, key, requester, sent=sent.count, complete=sent.complete)
 
 
 async def ready(call: CheckedRequest) -> web.StreamResponse:
     requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
     if not requester:
         raise InvalidInput("no registered task manager has its cache there", field=BLOB_PEER_HEADER)
-    call.api.blobs.peer_ready(call.path["jobid"], call.path["key"], requester)
+    call.api.blobs.redirects.peer_ready(call.path["jobid"], call.path["key"], requester)
     return web.Response(status=204)
 
 

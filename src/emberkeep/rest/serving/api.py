@@ -87,7 +87,7 @@ class Api:
     @cached_property
     def peers(self) -> BlobPeers:
         """Caches to which downloads may be redirected."""
-        return BlobPeers(self.gateway, self.blobs, self.system.clock)
+        return BlobPeers(self.gateway, self.blobs.redirects, self.system.clock)
 
     def now_ms(self) -> int:
         return self.system.clock.now_ms()

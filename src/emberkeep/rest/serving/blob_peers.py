@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.base.clock import Clock
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
-from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.blobs import DownloadRedirects
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 
 _FRESH = 1.0  # seconds for which the list of registered addresses is used again
@@ -18,9 +18,9 @@ class BlobPeers:
     it, so no cache is sent to an address that an outsider names.
     """
 
-    def __init__(self, gateway: JobManagerGateway, blobs: BlobServerGateway, clock: Clock) -> None:
+    def __init__(self, gateway: JobManagerGateway, redirects: DownloadRedirects, clock: Clock) -> None:
         self._gateway = gateway
-        self._blobs = blobs
+        self._redirects = redirects
         self._clock = clock
         self._addresses: frozenset[str] = frozenset()
         self._known_until = float("-inf")
@@ -34,11 +34,11 @@ class BlobPeers:
 
         Raises Absent, RetryLater (the limit of concurrent downloads is reached).
         """
-        peer = self._blobs.peer_for(owner, key, requester)
+        peer = self._redirects.peer_for(owner, key, requester)
         if peer is None or (peer != requester and peer in await self._registered()):
             return peer
-        self._blobs.forget_peer(peer)
-        self._blobs.peer_failed(owner, key, requester)
+        self._redirects.forget_peer(peer)
+        self._redirects.peer_failed(owner, key, requester)
         return None
 
     async def _registered(self) -> frozenset[str]:

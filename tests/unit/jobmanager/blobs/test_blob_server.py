@@ -885,19 +885,19 @@ async def test_downloads_are_sent_on_and_forgotten_with_their_blob(bench: Bench)
     async with bench.serving() as server:
         await submit(server, A, SCRIPT)
         key = key_of(SCRIPT)
-        assert [server.peer_for(A, key, f"tm:{number}") for number in range(4)] == [None] * 4
+        assert [server.redirects.peer_for(A, key, f"tm:{number}") for number in range(4)] == [None] * 4
         with pytest.raises(RetryLater):
-            server.peer_for(A, key, "tm:5")
-        server.download_ended(A, key, "tm:0", sent=len(SCRIPT), complete=True)
-        assert server.peer_for(A, key, "tm:5") == "tm:0"
-        server.peer_ready(A, key, "tm:5")
-        server.peer_failed(A, key, "tm:6")
-        server.download_ended(A, key, "tm:6", sent=3, complete=False)
+            server.redirects.peer_for(A, key, "tm:5")
+        server.redirects.download_ended(A, key, "tm:0", sent=len(SCRIPT), complete=True)
+        assert server.redirects.peer_for(A, key, "tm:5") == "tm:0"
+        server.redirects.peer_ready(A, key, "tm:5")
+        server.redirects.peer_failed(A, key, "tm:6")
+        server.redirects.download_ended(A, key, "tm:6", sent=3, complete=False)
         counters = server.statistics()
         assert (counters.downloads, counters.downloaded_bytes, counters.redirected) == (2, len(SCRIPT) + 3, 1)
-        server.forget_peer("tm:0")
-        assert server.peer_for(A, key, "tm:7") == "tm:5"
+        server.redirects.forget_peer("tm:0")
+        assert server.redirects.peer_for(A, key, "tm:7") == "tm:5"
         server.job_ended(A)
         with pytest.raises(Absent):
-            server.peer_for(A, key, "tm:8")
-        server.peer_ready(A, key, "tm:8")
+            server.redirects.peer_for(A, key, "tm:8")
+        server.redirects.peer_ready(A, key, "tm:8")

@@ -101,7 +101,7 @@ class MemoryBlobs(BlobServerGateway):
     # --- downloads ----------------------------------------------------------------------------------------------------
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
-        self._get(owner, key)
+        self.get(owner, key)
         file = self.file(owner, key)
         actual = hashlib.sha256(file.read_bytes()).hexdigest()
         if actual != key.sha256:
@@ -110,21 +110,9 @@ class MemoryBlobs(BlobServerGateway):
         self.downloads += 1
         return file
 
-    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        self._get(owner, key)
-        return self.peers.get(key)
-
-    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        self.peers.pop(key, None)
-
-    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        self.peers[key] = peer
-
-    def forget_peer(self, peer: str) -> None:
-        self.peers = {key: address for key, address in self.peers.items() if address != peer}
-
-    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
-        self.ended_downloads.append((requester, sent, complete))
+    @property
+    def redirects(self) -> MemoryRedirects:
+        return MemoryRedirects(self)
 
     # --- references ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +128,7 @@ class MemoryBlobs(BlobServerGateway):
         """Claims are not kept here."""
 
     def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
-        self._get(owner, key).holders |= set(holders)
+        self.get(owner, key).holders |= set(holders)
 
     def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = 0) -> None:
         self._fences.refuse_over(owner, attempt)
@@ -164,7 +152,7 @@ class MemoryBlobs(BlobServerGateway):
         for key in list(self.kept.get(job_id, {})):
             self._drop(job_id, key)
 
-    def _get(self, owner: JobId, key: BlobKey) -> Kept:
+    def get(self, owner: JobId, key: BlobKey) -> Kept:
         try:
             return self.kept[owner][key]
         except KeyError:
@@ -236,3 +224,26 @@ class MemoryBlobs(BlobServerGateway):
             deleted=6,
             redirected=7,
         )
+
+
+class MemoryRedirects:
+    """The redirects of a MemoryBlobs: at most one peer for each BLOB."""
+
+    def __init__(self, blobs: MemoryBlobs) -> None:
+        self._blobs = blobs
+
+    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
+        self._blobs.get(owner, key)
+        return self._blobs.peers.get(key)
+
+    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
+        self._blobs.peers.pop(key, None)
+
+    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
+        self._blobs.peers[key] = peer
+
+    def forget_peer(self, peer: str) -> None:
+        self._blobs.peers = {key: address for key, address in self._blobs.peers.items() if address != peer}
+
+    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
+        self._blobs.ended_downloads.append((requester, sent, complete))
