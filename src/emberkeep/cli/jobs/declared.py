@@ -17,6 +17,8 @@ from emberkeep.cli.parameters import FromSavepoint, Job, JobSwitch, PlainOutput
 from emberkeep.cli.tables import OutputFormat, print_data
 
 if TYPE_CHECKING:
+    from emberkeep.cli.views.asked import Asked
+    from emberkeep.client.declarations.apply import Applying
     from emberkeep.client.declarations.declaration import DeclaredJob, Wanted
     from emberkeep.client.declarations.plan import Plan
     from emberkeep.client.rest_client import RestClient
@@ -56,13 +58,10 @@ def apply(
         sys.stdout.write(folder.joinpath("job.schema.json").read_text(encoding="utf-8"))
         return ExitCode.OK
     from emberkeep.base.errors import InvalidInput
-    from emberkeep.cli.jobs.stop import ProcedureDisplay
-    from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay, continues
-    from emberkeep.cli.jobs.upload_display import UploadDisplay
-    from emberkeep.cli.views.asked import Asked, with_client_asking
+    from emberkeep.cli.views.asked import with_client_asking
     from emberkeep.client.calls.savepoints import savepoint_location
-    from emberkeep.client.declarations.apply import ApplyDisplay, Applying
-    from emberkeep.client.declarations.plan import Choice, Step
+    from emberkeep.client.declarations.apply import Applying
+    from emberkeep.client.declarations.plan import Choice
 
     if file is None:
         raise InvalidInput("FILE is missing: the file that declares the job", field="FILE", hint="emberkeep apply FILE")
@@ -78,25 +77,35 @@ def apply(
         if dry_run:
             say("nothing was done: --dry-run")
             return ""
-        upload = UploadDisplay(say, quiet=False)
-        upgrades = UpgradeDisplay(say)
-
-        def upgrading(state: UpgradeInfo) -> None:
-            asked.text = continues(state)
-            upgrades.show(state)
-
-        display = ApplyDisplay(say, ProcedureDisplay().show, upload, upgrading)
-        if plan.step is not Step.NOTHING:
-            asked.text = "what the plan says may be done: `emberkeep diff` shows what is left to do"
-        job_id = await applying.carry_out(plan, display)
-        if plan.step is not Step.NOTHING:
-            say(f"job {job_id[:8]} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
-        return job_id
+        return await _carry_out(applying, plan, asked, endpoint.url)
 
     job_id = with_client_asking(endpoint, work)
     if job_id:
         print_line(job_id)
     return ExitCode.OK
+
+
+async def _carry_out(applying: Applying, plan: Plan, asked: Asked, url: str) -> str:
+    """Carry out a plan and show its steps. Return the job's id. ``url``: of the JobManager that is asked."""
+    from emberkeep.cli.jobs.stop import ProcedureDisplay
+    from emberkeep.cli.jobs.upgrade_display import UpgradeDisplay, continues
+    from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.declarations.apply import ApplyDisplay
+    from emberkeep.client.declarations.plan import Step
+
+    upgrades = UpgradeDisplay(say)
+
+    def upgrading(state: UpgradeInfo) -> None:
+        asked.text = continues(state)
+        upgrades.show(state)
+
+    display = ApplyDisplay(say, ProcedureDisplay().show, UploadDisplay(say, quiet=False), upgrading)
+    if plan.step is not Step.NOTHING:
+        asked.text = "what the plan says may be done: `emberkeep diff` shows what is left to do"
+    job_id = await applying.carry_out(plan, display)
+    if plan.step is not Step.NOTHING:
+        say(f"job {job_id[:8]} was accepted by {url}; follow it with `emberkeep logs -f {job_id[:8]}`")
+    return job_id
 
 
 def diff(
