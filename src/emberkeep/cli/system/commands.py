@@ -6,13 +6,16 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say
+
+if TYPE_CHECKING:
+    from emberkeep.cli.system.units import Service
 
 system_app = App(name="system", help="Run Emberkeep as a service of the operating system.", sort_key=43)
 
@@ -70,32 +73,9 @@ def install(
         Replace files that differ. The configuration file is kept.
     """
     from emberkeep.cli.system import files
-    from emberkeep.cli.system.units import Daemon, Service
+    from emberkeep.cli.system.units import Daemon
 
-    java_home = os.environ.get("JAVA_HOME", "")
-    command = _this_command() if executable is None else executable
-    for option, path in (
-        ("--executable", command),
-        ("--config", config),
-        ("--state-dir", state_dir),
-        *(("--writable", path) for path in writable),
-        *((("JAVA_HOME", java_home),) if java_home else ()),
-    ):
-        _require_path(option, path)
-    for option, directory in (("--config", os.path.dirname(config)), ("--state-dir", state_dir)):  # noqa: PTH120
-        _require_own_directory(option, directory)
-    if not _USER.fullmatch(user):
-        raise InvalidInput(
-            f"--user: {user[:80]!r} is not a name of a user", field="--user", hint="use lower-case letters and digits"
-        )
-    service = Service(
-        executable=command,
-        config=config,
-        user=user,
-        state=state_dir,
-        writable=writable,
-        java_home=java_home,
-    )
+    service = _service(_this_command() if executable is None else executable, config, user, state_dir, writable)
     daemons = [daemon for daemon in Daemon if role in ("all", daemon.value)]
     wanted = files.files_of(service, daemons)
     if dry_run:
@@ -109,6 +89,35 @@ def install(
     say("next: systemd-sysusers && systemd-tmpfiles --create && systemctl daemon-reload")
     say(f"then: emberkeep doctor --config {config} (as {user}), and systemctl enable --now {units}")
     return ExitCode.OK
+
+
+def _service(executable: str, config: str, user: str, state_dir: str, writable: tuple[str, ...]) -> Service:
+    """Return the service of these options, with this environment's Java. Raises InvalidInput."""
+    from emberkeep.cli.system.units import Service
+
+    java_home = os.environ.get("JAVA_HOME", "")
+    for option, path in (
+        ("--executable", executable),
+        ("--config", config),
+        ("--state-dir", state_dir),
+        *(("--writable", path) for path in writable),
+        *((("JAVA_HOME", java_home),) if java_home else ()),
+    ):
+        _require_path(option, path)
+    for option, directory in (("--config", os.path.dirname(config)), ("--state-dir", state_dir)):  # noqa: PTH120
+        _require_own_directory(option, directory)
+    if not _USER.fullmatch(user):
+        raise InvalidInput(
+            f"--user: {user[:80]!r} is not a name of a user", field="--user", hint="use lower-case letters and digits"
+        )
+    return Service(
+        executable=executable,
+        config=config,
+        user=user,
+        state=state_dir,
+        writable=writable,
+        java_home=java_home,
+    )
 
 
 def _this_command() -> str:
