@@ -9,8 +9,8 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver import link
-from emberkeep.daemons.driver.link import SparkBridge
+from emberkeep.daemons.driver import spark_bridge
+from emberkeep.daemons.driver.spark_bridge import SparkBridge
 from emberkeep.jobmaster.ports import SparkQuestions, SparkView
 from emberkeep.spark.driver_runtime import DriverRuntime
 
@@ -36,7 +36,7 @@ class Runtime:
 async def test_changes_that_come_faster_than_nodes_answer_are_placed_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamic allocation changes executors every few seconds, and a node that is away takes longer than that."""
     executors: list[ExecutorId] = []
-    monkeypatch.setattr(link, "spark_view", lambda *_: SparkView(executors=frozenset(executors), queries=()))
+    monkeypatch.setattr(spark_bridge, "spark_view", lambda *_: SparkView(executors=frozenset(executors), queries=()))
     bridge, runtime = SparkBridge(Configuration(), lambda _: None), Runtime()
     bridge.runtime = cast(DriverRuntime, runtime)
     for number in range(10):
