@@ -186,7 +186,7 @@ class Job:
 
     def stop_fails(self, rng):
         steps.finish_batches(nothing)
-        steps.start_queries()
+        steps.restarts.start_queries()
 
     def stop_is_impatient(self, rng):
         """It fails where a batch runs just now, and those queries run on as if nothing had been."""
@@ -199,23 +199,23 @@ class Job:
             met["a stop was too late"] = met.get("a stop was too late", 0) + 1
             late = [kind for kind, query in self.queries.items() if f"query {kind!r}" in str(error)]
             assert late
-            steps.start_queries()
+            steps.restarts.start_queries()
             if "was planned and has not run: the job continues" in str(error):
                 return  # Spark itself has interrupted this batch, and with it the query
             assert "did not end in time: the job continues" in str(error), error
             for kind in late:
                 assert str(self.queries[kind].runId) == runs[kind], (kind, "it was not to be started again")
         else:
-            steps.start_queries()
+            steps.restarts.start_queries()
 
     def savepoint(self, rng):
         try:
             steps.pause(nothing, rng.choice([NO_LIMIT, Limit(time.monotonic() + 0.2)]))
         except ProcedureRefused as error:
             assert "did not end in time: the job continues" in str(error), error
-            steps.resume()
+            steps.pauses.resume()
             return
-        steps.resume()
+        steps.pauses.resume()
         self.save()
 
     def suspend_and_restore(self, rng):
@@ -229,7 +229,7 @@ class Job:
         """Its sink has gone further: nothing starts, and nothing is changed."""
         if not self.savepoints:
             steps.pause(nothing)
-            steps.resume()
+            steps.pauses.resume()
             self.save()
         self.rows_are_read(rng)
         steps.finish_batches(nothing)
@@ -248,7 +248,7 @@ class Job:
         self.more_rows(rng)  # nobody has read it
         steps.drain(nothing)
         self.note_drain()
-        steps.start_queries()
+        steps.restarts.start_queries()
 
     def drain_and_restore(self, rng):
         steps.finish_batches(nothing)
@@ -275,7 +275,7 @@ class Job:
         finally:
             self.failing = False
         self.note_drain(self.pair[:1])
-        steps.start_queries()
+        steps.restarts.start_queries()
 
     def crash_in_a_batch(self, rng):
         self.feed(rng, 3)
@@ -373,7 +373,7 @@ def batch_outlasts_the_stop():
             assert "batch 0 of query 'slow' (begun " in str(error), error
         else:
             raise AssertionError("the batch still runs")
-        steps.start_queries()
+        steps.restarts.start_queries()
         assert (query.isActive, str(query.runId), query.exception()) == (True, run, None)
         assert [(each.name, each.is_active) for each in runtime.streaming_progress()] == [("slow", True)]
         try:
@@ -382,7 +382,7 @@ def batch_outlasts_the_stop():
             assert "did not end in time" in str(error), error
         else:
             raise AssertionError("the batch still runs")
-        steps.resume()
+        steps.pauses.resume()
     assert any(note.startswith("finishing batch 0 of query 'slow' (begun ") for note in notes), notes
     release.set()
     put(root / "slow", "1", [("a", second) for second in range(5, 10)])
@@ -444,7 +444,7 @@ def stop_meets_a_plan(name, is_refused):
         assert seen[1][-1] == [0, 1, 2, 3, 4] and seen.keys() == {0, 1}, seen
         assert planned_numbers(name, "commits") == {0, 1}
     put(root / name, "2", [("a", 8)])  # before the start, or the batch after a refused plan may come without it
-    steps.start_queries()
+    steps.restarts.start_queries()
     assert query.isActive and query.exception() is None, query.exception()
     query.processAllAvailable()
     # Spark's file source has noted the file of a refused plan, and reads it together with the next one.

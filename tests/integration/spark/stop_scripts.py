@@ -156,7 +156,7 @@ def all_read():
 def first():
     all_read()
     steps.pause(nothing)
-    steps.resume()
+    steps.pauses.resume()
     save("early")
     fill("2", 24)
     all_read()

@@ -66,15 +66,15 @@ for query in queries:
 steps._storages = type("Storages", (), {"at": lambda self, location, files: SlowStorage(location, files)})()
 
 steps.pause(nothing)
-story["copied"] = {query.name: steps._paused_at[f"query-{query.name}"] for query in queries}
-steps.retain_batches()
-steps.resume()
+story["copied"] = {query.name: steps.pauses.paused_at[f"query-{query.name}"] for query in queries}
+steps.pauses.retain_batches()
+steps.pauses.resume()
 try:
     story["savepoint"] = steps.write_savepoint(heading(), str(root / "savepoint"), {}, nothing).path
 except Exception as error:
     story["failed"] = repr(error)
 story["held"] = SlowStorage.waited
-story["warning"] = steps.release_batches()
+story["warning"] = steps.pauses.release_batches()
 for query in queries:
     reached = story["copied"][query.name] + 5 * RETAINED
     until(lambda: batch_of(query) > reached)

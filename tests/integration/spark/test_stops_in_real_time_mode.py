@@ -59,7 +59,7 @@ for name, asynchronous in (("plain", "false"), ("usual", "true")):
     seen = story[name] = {"runs as": query._jsq.streamingQuery().getClass().getSimpleName()}
     seen["savepoint"] = refused(lambda: steps.check(str(root / "none"), nothing))
     seen["stop"] = refused(lambda: steps.finish_batches(nothing))
-    steps.start_queries()
+    steps.restarts.start_queries()
     seen["runs on"] = bool(query._jsq.isActive()) and query.exception() is None
     query._jsq.stop()
 
@@ -70,11 +70,11 @@ for name, asynchronous in (("plain", "false"), ("usual", "true")):
     seen["went on with"] = again.lastProgress.numInputRows
     seen["advised"] = refused(lambda: steps.check(str(root / f"savepoint-{name}"), nothing))
     steps.pause(nothing)
-    steps.resume()
+    steps.pauses.resume()
     steps.finish_batches(nothing)
     steps.write_savepoint(heading(), str(root / f"savepoint-{name}"), {}, nothing)
     seen["saved"] = [path.name for path in (root / f"savepoint-{name}" / "queries").iterdir()]
-    steps.start_queries()
+    steps.restarts.start_queries()
     again._jsq.stop()
 print(json.dumps(story))
 """

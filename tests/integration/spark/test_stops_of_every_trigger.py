@@ -38,7 +38,7 @@ until(lambda: not any(query._jsq.isActive() for query in ended.values()))
 
 steps.check(str(root / "savepoint"), nothing)
 steps.pause(nothing)
-steps.resume()
+steps.pauses.resume()
 steps.finish_batches(nothing)
 story["left"] = steps.drain(nothing)
 steps.write_savepoint(heading(), str(root / "savepoint"), {}, nothing)
@@ -47,7 +47,7 @@ def rows_of(name):
     rows = spark.read.schema("k string, c long").json(str(root / "out" / name)).collect()
     return sorted((row.k, row.c) for row in rows)
 story["out"] = {name: rows_of(name) for name in ("hourly", *ended)}
-steps.start_queries()
+steps.restarts.start_queries()
 assert hourly.isActive and hourly.exception() is None
 hourly._jsq.stop()
 
@@ -68,7 +68,7 @@ for step in (lambda: steps.check(str(root / "none"), nothing), lambda: steps.fin
         step()
     except ProcedureRefused as error:
         story.setdefault("refused", []).append(str(error))
-steps.start_queries()
+steps.restarts.start_queries()
 story["runs on"] = bool(continuous._jsq.isActive()) and continuous.exception() is None
 continuous._jsq.stop()
 print(json.dumps(story))

@@ -50,7 +50,7 @@ for _ in range({STOPS}):
     failure = query._jsq.exception()
     if failure.isDefined():
         story["failed"].append(str(failure.get().toString())[:500])
-    steps.start_queries()
+    steps.restarts.start_queries()
 steps.finish_batches(nothing)
 steps.end()
 story["awaited"] = query.awaitTermination()

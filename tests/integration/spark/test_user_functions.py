@@ -157,7 +157,7 @@ def drain():
         functions.prepare_to_shutdown()
     except UserFunctionFailed as error:
         story["failed"] = str(error)
-    steps.start_queries()
+    steps.restarts.start_queries()
     fill("2", 20)
     story["restored"] = spark.read.parquet(str(visible)).count()
     fill("3", 30)

@@ -172,15 +172,15 @@ class DriverProcedures:
             case Step.PAUSE:
                 queries.pause(note, self._limit(request))
             case Step.RETAIN_BATCHES:
-                queries.retain_batches()
+                queries.pauses.retain_batches()
             case Step.RESUME:
-                queries.resume()
+                queries.pauses.resume()
             case Step.RELEASE_BATCHES:
-                return queries.release_batches()
+                return queries.pauses.release_batches()
             case Step.DRAIN:
                 return queries.drain(note)
             case Step.START_QUERIES:
-                queries.start_queries()
+                queries.restarts.start_queries()
             case Step.END_SCRIPT_WAIT:
                 queries.end()
         return ""

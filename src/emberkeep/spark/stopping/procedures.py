@@ -8,10 +8,8 @@ While the job is being ended, a query that the script starts *starts ended*: it 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import structlog
 
@@ -20,7 +18,6 @@ from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.errors import DrainGivenUp
-from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.queries.await_hook import AwaitGate
@@ -31,12 +28,12 @@ from emberkeep.spark.stopping.batch_boundary import (
     end_between_batches,
     runs,
     too_late,
-    was_interrupted,
 )
 from emberkeep.spark.stopping.drain import DRAIN_BATCHES, QueryDrains, log_state
 from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
-from emberkeep.spark.stopping.plan_gate import PlanGate, last_allowed
-from emberkeep.spark.stopping.running_batch import RunningBatch
+from emberkeep.spark.stopping.pauses import QueryPauses, nothing_runs
+from emberkeep.spark.stopping.plan_gate import PlanGate
+from emberkeep.spark.stopping.restarts import QueryRestarts
 from emberkeep.spark.stopping.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
 from emberkeep.spark.stopping.savepoint_trial import trial_failure
@@ -44,7 +41,6 @@ from emberkeep.spark.stopping.savepoint_trial import trial_failure
 log = structlog.get_logger(__name__)
 
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
-_RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _SETTLE_SECONDS = 15.0  # a script that awaits no query counts as having started all after this long without a start
 _PAUSE = 0.1
 _TRIAL_SECONDS = 60.0  # minimum time limit of the test write to a savepoint's directory
@@ -78,13 +74,12 @@ class QueryProcedures:
         self._may_commit = may_commit
         self._step_seconds = step_seconds
         self._drain = QueryDrains(queries, may_commit)
-        self._paused_at: dict[str, int] = {}  # by query key: the last committed batch when the query was paused
+        self.pauses = QueryPauses(queries, plans)
+        self.restarts = QueryRestarts(queries, gate, lambda query: self._drain.settle(query, self._step_limit()))
         self._asked_before = asked_before
         self._states = states
         self._finishing = NO_LIMIT
         self._drain_begun = False  # an earlier attempt planned a drain's batch before it was lost
-        self._starting_away = threading.Lock()
-        self._with_failed: list[Any] = []  # sessions in which a query has failed since it was to end
 
     def ended_on_request(self) -> bool:
         """True if a procedure has ended the job, or holds its queries in order to end it."""
@@ -138,7 +133,7 @@ class QueryProcedures:
         self._await_script(note, limit)
         queries = self._ending()
         if not queries:
-            raise _nothing_runs()
+            raise nothing_runs()
         if all(query.reached is None for query in queries):
             raise _nothing_to_save()
         for query in queries:
@@ -165,8 +160,8 @@ class QueryProcedures:
         self._finishing = limit
         self._await_script(note, limit)
         if not self._ending():
-            raise _nothing_runs()
-        self._paused_at = {}
+            raise nothing_runs()
+        self.pauses.paused_at = {}
         if not self.gate.hold(limit.seconds_left):
             raise too_late("the script was still starting a streaming query")
         queries = self._ending()  # the script may have started another query before the gate was held
@@ -196,58 +191,9 @@ class QueryProcedures:
         self._finishing = limit
 
     def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
-        """Hold all queries between two batches until ``resume``.
-
-        Raises ProcedureRefused if no query runs, or if a batch still runs when the limit is reached; SparkUnavailable.
-        """
+        """Wait until the script has started all its queries, then hold them: see ``QueryPauses.pause``."""
         self._await_script(note, limit)
-        running = [query for query in self._queries.all() if runs(query)]
-        if not running:
-            raise _nothing_runs()
-        if not self.plans.close(limit):
-            raise too_late("a streaming query was still planning a batch")
-        waiting = [(query, RunningBatch(query)) for query in running if query.reached is not None]
-        paused_at: dict[str, int] = {}  # not the attribute: a pause that hangs may go on beside the next procedure
-        while waiting:
-            batches = ", ".join(str(batch) for _, batch in waiting)
-            note(f"finishing {batches}")
-            time.sleep(_PAUSE)
-            waiting = [(query, batch) for query, batch in waiting if not _stands(query, paused_at)]
-            if waiting and limit.is_over:
-                raise too_late(f"{batches} did not end in time")
-        self._paused_at = paused_at
-
-    def retain_batches(self) -> None:
-        """Keep the files that the last committed batch of each query needs, until ``release_batches``.
-
-        Call this while the queries are paused. Afterwards they may continue, but a query waits before a batch that
-        would make Spark remove some of these files. Raises SparkUnavailable.
-        """
-        self.plans.retain(
-            {
-                str(query.handle.id): last_allowed(self._paused_at[query.key], _retained(query))
-                for query in self._queries.recoverable()
-                if query.key in self._paused_at
-            }
-        )
-
-    def release_batches(self) -> str:
-        """Undo ``retain_batches``. Return a sentence about the queries that had to wait; "" if none had to."""
-        stood = self.plans.release()
-        waited = [
-            f"{query} waited {stood[str(query.handle.id)]:.0f} s"
-            for query in self._queries.recoverable()
-            if str(query.handle.id) in stood
-        ]
-        if not waited:
-            return ""
-        return (
-            f"{', '.join(waited)} for the savepoint's copy, because Spark keeps the files of its last {_RETAINED} "
-            "batches only: raise that setting to the number of batches that begin during a copy"
-        )
-
-    def resume(self) -> None:
-        self.plans.open()
+        self.pauses.pause(note, limit)
 
     def drain(self, note: Note) -> str:
         """Drain all queries that have a checkpoint, including those that had ended on their own before the stop.
@@ -287,7 +233,7 @@ class QueryProcedures:
         queries = self._queries.recoverable()
         if not queries:
             raise _nothing_to_save()
-        written = self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
+        written = self._writer(directory).write(heading, queries, self.pauses.paused_at, functions, watch)
         if self._states is not None:
             self._states.keep(self._queries.session(), written.path, heading.created_ms, functions)
         return written
@@ -299,38 +245,6 @@ class QueryProcedures:
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()
-
-    def start_queries(self) -> None:
-        """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
-        self._with_failed.clear()
-        self._start_away()
-        self.gate.open()
-        self._start_away()  # in the meantime, the script may have started a query, which then started ended
-        self._with_failed.clear()
-
-    def started(self, query: ScriptQuery) -> None:
-        """Finish the script's start of a query. If it started ended, and the job continues after all, run it now."""
-        if query.away and self.gate.is_open:
-            self._start_away()
-
-    def _start_away(self) -> None:
-        with self._starting_away:
-            away = [query for query in self._queries.all() if query.away]
-            for query in away:
-                # An active query was allowed to continue. A query that has failed since is left for the script to see.
-                if not _is_active(query):
-                    if query.handle.exception() is None or was_interrupted(query):
-                        if query.reached is not None:
-                            self._drain.settle(query, self._step_limit())
-                        query.handle._jsq = self._queries.start_again(query)._jsq
-                    else:
-                        self._with_failed.append(query.session)
-                query.away = False
-            sessions = {id(query.session): query.session for query in away}
-            for session in sessions.values():
-                # Spark would forget the failure as well, and `awaitAnyTermination` would never raise it.
-                if not any(_is_same(session, other) for other in self._with_failed):
-                    call("termination of queries", session.streams.resetTerminated)
 
     def end(self) -> None:
         """Let the script's awaits return, because the queries have ended permanently."""
@@ -372,41 +286,8 @@ class QueryProcedures:
         return Limit(time.monotonic() + self._step_seconds)
 
 
-def _stands(query: ScriptQuery, paused_at: dict[str, int]) -> bool:
-    """True if the query has no planned batch left to run, or has ended. Record its last committed batch."""
-    assert query.reached is not None  # noqa: S101
-    has_ended = not runs(query)  # before the logs are read: its last batch may commit in between
-    state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
-    paused_at[query.key] = state.committed
-    return state.is_between_batches or has_ended
-
-
-def _is_same(session: Any, other: Any) -> bool:
-    """True if two objects of PySpark stand for one session in the JVM."""
-    return session is other or bool(call("a session", session._jsparkSession.equals, other._jsparkSession))
-
-
-def _is_active(query: ScriptQuery) -> bool:
-    return bool(call("is the query active", query.handle._jsq.isActive))
-
-
-def _retained(query: ScriptQuery) -> int:
-    """Return for how many batches Spark retains this query's files; the setting is fixed when the query starts."""
-    execution = query.handle._jsq.streamingQuery
-    configured = call("what a query keeps", lambda: execution().sparkSessionForStream().conf().get(_RETAINED))
-    return int(str(configured))
-
-
 def _nothing_to_save() -> ProcedureRefused:
     return NeverPossible(
         "no streaming query of the job has a checkpoint, so there is nothing to save",
         hint="queries to the memory sink have no durable state; 'emberkeep cancel' ends the job",
-    )
-
-
-def _nothing_runs() -> ProcedureRefused:
-    return ProcedureRefused(
-        "the job runs no streaming query",
-        hint="if the script has not started its first query yet, try again; to end a batch job or a pipeline, "
-        "use 'emberkeep cancel'",
     )

@@ -46,4 +46,4 @@ class OrderedStarts:
                 yield
 
     def started(self, query: ScriptQuery) -> None:
-        self._procedures.started(query)
+        self._procedures.restarts.started(query)

@@ -31,6 +31,7 @@ class Queries:
         self.released = threading.Event()
         self.started = 0
         self.finishing_limit = NO_LIMIT
+        self.pauses = self.restarts = self  # the parts of QueryProcedures
 
     def drain(self, note: Any) -> str:
         note("draining")

@@ -16,7 +16,7 @@ from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.await_hook import AwaitGate
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
-from emberkeep.spark.stopping import procedures
+from emberkeep.spark.stopping import procedures, restarts
 from emberkeep.spark.stopping.plan_gate import PlanGate
 from emberkeep.spark.stopping.procedures import QueryProcedures
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
@@ -198,7 +198,7 @@ def test_a_query_that_fails_during_a_stop_is_not_hidden_from_awaits_of_any_query
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Spark forgets all ends at once: without this, `awaitAnyTermination` would wait on for the other queries."""
-    monkeypatch.setattr(procedures, "was_interrupted", lambda _: False)
+    monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
     streams, others = Streams(), Streams()
     well, failed, elsewhere = ended_query(streams), ended_query(streams, ValueError("bad row")), ended_query(others)
     steps = of(Place(), well, failed, elsewhere)
@@ -210,30 +210,30 @@ def test_a_query_that_fails_during_a_stop_is_not_hidden_from_awaits_of_any_query
 
     monkeypatch.setattr(steps._queries, "start_again", start_again)
     steps.gate.hold()
-    steps.start_queries()
+    steps.restarts.start_queries()
     assert started == [well, elsewhere]
     assert steps.gate.is_open
     assert (streams.resets, others.resets) == (0, 1)
 
     well.away = True  # the next stop fails as well, and no further query has failed
-    steps.start_queries()
+    steps.restarts.start_queries()
     assert streams.resets == 1
 
 
 @pytest.mark.req("END-6")
 def test_a_query_that_failed_during_a_stop_does_not_count_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The script's start of a query may finish only then: `awaitAnyTermination` must not return for its end."""
-    monkeypatch.setattr(procedures, "was_interrupted", lambda _: False)
+    monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
     streams = Streams()
     late, failed = ended_query(streams), ended_query(streams, ValueError("bad row"))
     late.away = False
     steps = of(Place(), late, failed)
     monkeypatch.setattr(steps._queries, "start_again", lambda each: each.handle)
     steps.gate.hold()
-    steps.start_queries()
+    steps.restarts.start_queries()
     assert streams.resets == 0
 
     late.away = True
-    steps.started(late)
+    steps.restarts.started(late)
     assert streams.resets == 1
     assert not late.away
