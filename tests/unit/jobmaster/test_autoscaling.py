@@ -12,7 +12,7 @@ from emberkeep.autoscale.settings import autoscale_settings
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver.spark_view import dynamic_allocation
+from emberkeep.daemons.driver.spark.view import dynamic_allocation
 from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand
 from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.spark.executors.allocation import DynamicAllocation as SparkAllocation

@@ -14,7 +14,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import link
 from emberkeep.daemons.driver.link import JobMasterThread
-from emberkeep.daemons.driver.spark_bridge import SparkBridge
+from emberkeep.daemons.driver.spark.bridge import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, EntryPoint, EntryPointKind, FailureKind
 from tests.unit.formats.golden_samples import DRIVER_SPEC

@@ -41,8 +41,8 @@ from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread
 from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
-from emberkeep.daemons.driver.spark_bridge import SparkBridge
-from emberkeep.daemons.driver.spark_view import dynamic_allocation
+from emberkeep.daemons.driver.spark.bridge import SparkBridge
+from emberkeep.daemons.driver.spark.view import dynamic_allocation
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
 from emberkeep.jobmaster.ports import Application

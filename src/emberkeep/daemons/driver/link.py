@@ -49,8 +49,8 @@ from emberkeep.daemons.driver.fencing.mark_watch import MarkWatch
 from emberkeep.daemons.driver.fencing.stop_watch import StopWatch
 from emberkeep.daemons.driver.procedures import DriverProcedures
 from emberkeep.daemons.driver.progress_store import DriverProgressStore
-from emberkeep.daemons.driver.spark_bridge import SparkBridge, end_session, superseded
-from emberkeep.daemons.driver.spark_ui import SparkUiPages
+from emberkeep.daemons.driver.spark.bridge import SparkBridge, end_session, superseded
+from emberkeep.daemons.driver.spark.ui import SparkUiPages
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services

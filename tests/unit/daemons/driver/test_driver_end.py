@@ -20,7 +20,7 @@ from emberkeep.adapters.processes.table import MARKER_VARIABLE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import attempt as daemon
 from emberkeep.daemons.driver import end as driver_end
-from emberkeep.daemons.driver.spark_bridge import SparkBridge
+from emberkeep.daemons.driver.spark.bridge import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.spark.script.runner import OutcomeKind, ScriptOutcome

@@ -6,7 +6,7 @@ from typing import cast
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver.spark_bridge import SparkBridge
+from emberkeep.daemons.driver.spark.bridge import SparkBridge
 from emberkeep.jobmaster import ports
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable

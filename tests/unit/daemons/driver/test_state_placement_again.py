@@ -9,8 +9,8 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver import spark_bridge
-from emberkeep.daemons.driver.spark_bridge import SparkBridge
+from emberkeep.daemons.driver.spark import bridge as spark_bridge
+from emberkeep.daemons.driver.spark.bridge import SparkBridge
 from emberkeep.jobmaster.ports import SparkQuestions, SparkView
 from emberkeep.spark.driver_runtime import DriverRuntime
 

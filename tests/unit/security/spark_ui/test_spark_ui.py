@@ -22,8 +22,8 @@ from emberkeep.base.errors import Absent, Conflict, InvalidInput, OverQuota, Ret
 from emberkeep.base.tls.seeded_certificate import seeded_certificate
 from emberkeep.client.spark_ui_server import SparkUiServer
 from emberkeep.daemons import spark_page_pieces, spark_pages
-from emberkeep.daemons.driver import spark_ui as driver_spark_ui
-from emberkeep.daemons.driver.spark_ui import SparkUiPages
+from emberkeep.daemons.driver.spark import ui as driver_spark_ui
+from emberkeep.daemons.driver.spark.ui import SparkUiPages
 from emberkeep.daemons.spark_page_pieces import PAGES_AT_ONCE
 from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
 from emberkeep.protocol.rest_spark_ui import SparkUiPage

@@ -17,8 +17,8 @@ from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver.first_times import first_times
-from emberkeep.daemons.driver.spark_view import executor_demand, spark_view
+from emberkeep.daemons.driver.spark.first_times import first_times
+from emberkeep.daemons.driver.spark.view import executor_demand, spark_view
 from emberkeep.jobmaster.ports import NO_TIMES, ExecutorDemand, FirstTimes, SparkQuestions, SparkView
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.jobs.progress.work import AttemptWork

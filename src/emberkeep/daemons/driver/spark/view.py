@@ -8,7 +8,7 @@ from emberkeep.autoscale.model import AutoscaleSettings
 from emberkeep.base.configuration.options import AUTOSCALE
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import ExecutorId
-from emberkeep.daemons.driver.first_times import first_times
+from emberkeep.daemons.driver.spark.first_times import first_times
 from emberkeep.jobmaster.ports import BlocksLeft, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
