@@ -31,7 +31,7 @@ from emberkeep.base.configuration.options import (
     STOP_SAVEPOINT_TIMEOUT,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.standard_streams import say
 from emberkeep.daemons.driver.end import explained, hand_over, reason_of_own_group, store_outcome
@@ -39,6 +39,7 @@ from emberkeep.daemons.driver.event_log import prepared_event_log
 from emberkeep.daemons.driver.gateway import serve_own_gateway
 from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread
+from emberkeep.daemons.driver.outcomes import ENDED_BEFORE, cannot_start, not_started, outcome_of
 from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
 from emberkeep.daemons.driver.spark.bridge import SparkBridge
@@ -46,22 +47,19 @@ from emberkeep.daemons.driver.spark.view import dynamic_allocation
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
 from emberkeep.jobmaster.ports import Application
-from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, FailureKind
+from emberkeep.jobs.model import ArtefactRole, AttemptOutcome
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
-from emberkeep.spark.errors import InvalidSparkConfiguration, InvalidSparkDefaults
-from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.functions.user_functions import DriverFunctions
 from emberkeep.spark.java import find_java
 from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.driver_command import JvmPlan
 from emberkeep.spark.jvm.driver_jvm import DriverJvm
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
-from emberkeep.spark.queries.checkpoint_guard import was_overtaken
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
 from emberkeep.spark.script.immediate_exit import immediate_exits
 from emberkeep.spark.script.open_files import finish_files
@@ -69,12 +67,6 @@ from emberkeep.spark.script.runner import CANCELLED, OutcomeKind, ScriptOutcome
 from emberkeep.spark.standby.driver_jvm import StandbyJvm
 
 log = structlog.get_logger(__name__)
-
-_ENDED_BEFORE = AttemptOutcome(
-    exit_code=CANCELLED.exit_code,
-    kind=FailureKind.LOST,
-    message="the driver was ended by SIGTERM before its script began",
-)
 
 
 def run_attempt(arguments: list[str], standby: StandbyJvm | None = None) -> int:
@@ -125,14 +117,14 @@ class _Driver:
         except EmberkeepError as error:
             raise_no_more()
             say(f"emberkeep: {error}")
-            return self._end(_not_started(error))
+            return self._end(not_started(error))
         except Cancelled:
             raise_no_more()
-            return self._end(self._failure or _ENDED_BEFORE)
+            return self._end(self._failure or ENDED_BEFORE)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary: no script can run after any error here
             raise_no_more()
             traceback.print_exception(error)
-            return self._end(_cannot_start(error))
+            return self._end(cannot_start(error))
         self._bridge.functions = self._functions = runtime.functions
         self._bridge.runtime = runtime
         if self._told_to_end or self._failure is not None:
@@ -347,44 +339,7 @@ class _Driver:
     def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
         if self._failure is not None:
             return self._failure
-        jvm = runtime.jvm_died()
-        if jvm is not None and script.exit_code != 0:
-            return AttemptOutcome(
-                exit_code=script.exit_code,
-                kind=FailureKind.LOST,
-                message=f"the driver's JVM was {jvm}",
-                traceback=script.traceback_text or "",
-            )
-        if script.exit_code == 0:
-            return AttemptOutcome(exit_code=0)
-        return AttemptOutcome(
-            exit_code=script.exit_code,
-            kind=self._failure_kind(script),
-            message=_cause(script),
-            traceback=script.traceback_text or "",
-        )
-
-    def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
-        # SIGTERM (from a cancellation, a task manager that ends, or an operator) is not a failure of the script. The
-        # JobManager knows whether it was a cancellation.
-        if script.kind is OutcomeKind.CANCELLED:
-            return FailureKind.LOST
-        # An earlier attempt wrote a last entry to a checkpoint while this one ran: the next continues after that entry.
-        if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
-            return FailureKind.LOST
-        return FailureKind.SCRIPT
-
-
-def _not_started(error: EmberkeepError) -> AttemptOutcome:
-    """Return the outcome of an attempt whose script cannot begin.
-
-    The job's settings are as much its own as its script, which would meet the same error with its first SparkContext.
-    No other start helps, so none is tried. What a node's files say may be right on another node.
-    """
-    if isinstance(error, InvalidSparkConfiguration) and not isinstance(error, InvalidSparkDefaults):
-        return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message=str(error), lasting=True)
-    lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
-    return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting)
+        return outcome_of(script, self._spec.attempt, runtime.jvm_died())
 
 
 @contextlib.contextmanager
@@ -394,23 +349,3 @@ def _logged(what: str) -> Iterator[None]:
         yield
     except Exception:
         log.exception(what)
-
-
-def _cannot_start(error: BaseException) -> AttemptOutcome:
-    """Return the outcome after an error that is not an EmberkeepError, such as a failing import."""
-    return AttemptOutcome(
-        exit_code=1,
-        kind=FailureKind.SETUP,
-        message=f"the driver cannot start: {type(error).__name__}: {in_one_line(str(error))}",
-        traceback="".join(traceback.format_exception(error)),
-        lasting=True,
-    )
-
-
-def _cause(script: ScriptOutcome) -> str:
-    if script.kind is OutcomeKind.CANCELLED:
-        return "the script was ended by SIGTERM"
-    if script.kind is OutcomeKind.EXITED:
-        return script.message or f"the script exited with code {script.exit_code}"
-    line = in_one_line(script.message or "")
-    return f"{script.exception_type}: {line}" if line else str(script.exception_type)
