@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.driver import attempt as daemon
-from emberkeep.daemons.driver import link
+from emberkeep.daemons.driver import link, settings
 from emberkeep.daemons.driver.link import JobMasterThread
 from emberkeep.daemons.driver.spark.bridge import SparkBridge
 from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
@@ -80,8 +80,8 @@ def test_settings_that_cannot_be_used_fail_the_job_if_they_are_its_own_and_the_s
     monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: Idle(LookupError()))
     monkeypatch.setattr(daemon, "raise_on_sigterm", lambda _: None)
     monkeypatch.setattr(daemon, "raise_no_more", lambda: None)
-    monkeypatch.setattr(daemon, "find_java", lambda _: SETTINGS.java)
-    monkeypatch.setattr(daemon, "find_class_archive", lambda *_: None)
+    monkeypatch.setattr(settings, "find_java", lambda _: SETTINGS.java)
+    monkeypatch.setattr(settings, "find_class_archive", lambda *_: None)
     (tmp_path / "jars").mkdir()
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text(defaults)

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.daemons.driver import attempt as daemon
+from emberkeep.daemons.driver import settings as driver_settings
+from emberkeep.daemons.driver.settings import JobSettings
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.configuration import application, executor_java_options, master_configuration
 from emberkeep.spark.jvm.driver_command import SubmitArguments, launch_configuration, ui_address
@@ -85,12 +86,11 @@ def test_nothing_is_encrypted_if_the_cluster_does_not_encrypt_or_authenticate(se
 def test_a_cluster_that_does_not_encrypt_has_jobs_that_do_not(
     monkeypatch: pytest.MonkeyPatch, value: str, encrypts: bool
 ) -> None:
-    monkeypatch.setattr(daemon, "find_java", lambda _: SETTINGS.java)
-    monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: None)
-    monkeypatch.setattr(daemon, "find_class_archive", lambda *_: None)
+    monkeypatch.setattr(driver_settings, "find_java", lambda _: SETTINGS.java)
+    monkeypatch.setattr(driver_settings, "find_class_archive", lambda *_: None)
     configuration = Configuration().with_texts({"security.encryption": value}, "task manager")
-    driver = daemon._Driver(msgspec.structs.replace(DRIVER_SPEC, options={}), configuration)
-    assert driver._settings(()).encrypts is encrypts
+    spec = msgspec.structs.replace(DRIVER_SPEC, options={})
+    assert JobSettings(spec, configuration, b"").of_spark(()).encrypts is encrypts
 
 
 def test_tls_of_the_user_replaces_our_encryption_of_links() -> None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,46 +18,25 @@ import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
 from emberkeep.adapters.savepoints.store import open_savepoint_objects
-from emberkeep.api.job import Job, job_environment
-from emberkeep.autoscale.settings import autoscale_settings
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    EVENT_LOG_ENABLED,
-    LOCAL_RECOVERY,
-    SPARK_AUTHENTICATE,
-    STOP_FUNCTION_TIMEOUT,
-    STOP_SAVEPOINT_TIMEOUT,
-)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.ids import JobId
 from emberkeep.base.processes.standard_streams import say
 from emberkeep.daemons.driver.end import explained, hand_over, reason_of_own_group, store_outcome
-from emberkeep.daemons.driver.event_log import prepared_event_log
-from emberkeep.daemons.driver.gateway import serve_own_gateway
-from emberkeep.daemons.driver.lineage import lineage_parent
 from emberkeep.daemons.driver.link import JobMasterThread
 from emberkeep.daemons.driver.outcomes import ENDED_BEFORE, cannot_start, not_started, outcome_of
 from emberkeep.daemons.driver.program import DriverProgram, find_program
 from emberkeep.daemons.driver.secret_text import SecretText
+from emberkeep.daemons.driver.settings import JobSettings
 from emberkeep.daemons.driver.spark.bridge import SparkBridge
-from emberkeep.daemons.driver.spark.view import dynamic_allocation
 from emberkeep.daemons.driver.storage import require_checkpoints, require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec, read_spec
-from emberkeep.jobmaster.ports import Application
-from emberkeep.jobs.model import ArtefactRole, AttemptOutcome
+from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.slots.custom.amounts import amounts
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
-from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
 from emberkeep.spark.functions.user_functions import DriverFunctions
-from emberkeep.spark.java import find_java
-from emberkeep.spark.jvm.class_archive import default_directory, find_class_archive
 from emberkeep.spark.jvm.driver_command import JvmPlan
 from emberkeep.spark.jvm.driver_jvm import DriverJvm
-from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.script.cancellation import Cancelled, raise_no_more, raise_on_sigterm
 from emberkeep.spark.script.immediate_exit import immediate_exits
 from emberkeep.spark.script.open_files import finish_files
@@ -86,7 +63,6 @@ class _Driver:
     def __init__(self, spec: DriverSpec, configuration: Configuration, standby: StandbyJvm | None = None) -> None:
         self._spec = spec
         self._standby = standby
-        self._configuration = configuration
         self._secrets = SecretText(os.environ.get(name, "") for name in spec.graph.secrets)
         self._failure: AttemptOutcome | None = None
         # Guards the next field, and the writes of outcomes. A signal handler of the script may interrupt its holder.
@@ -96,17 +72,18 @@ class _Driver:
         self._functions: DriverFunctions | None = None
         self._program: DriverProgram  # assigned before the script starts
         self._bridge = SparkBridge(configuration, self._failed)
+        self._settings = JobSettings(spec, configuration, self._bridge.ui_key)
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 
     def run(self) -> int:
         raise_on_sigterm(self._told)
-        os.environ.update(self._job_environment())
+        os.environ.update(self._settings.environment())
         try:
             self._job_master.start()
             require_checkpoints(self._spec)
             self._program = program = find_program(self._spec, Path.cwd())
             runtime = install(
-                self._settings(program.folders),
+                self._settings.of_spark(program.folders),
                 self,
                 self._job_master.survey_local_state,
                 self._job_master.lease.wait,
@@ -140,7 +117,7 @@ class _Driver:
         return None if self._standby is None else self._standby.take(plan, settings)
 
     def application_started(self, application: spark_model.SparkApplication) -> None:
-        self._job_master.application_started(self._with_requirement(application))
+        self._job_master.application_started(self._settings.application(application, self._program))
 
     def application_stopping(self, app_id: str) -> None:
         del app_id
@@ -250,91 +227,6 @@ class _Driver:
     def _unless_told(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
         """Return the script's outcome. One whose own handler ended it cleanly was still asked to end: CANCELLED."""
         return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
-
-    def _job_environment(self) -> Mapping[str, str]:
-        graph = self._spec.graph
-        return job_environment(Job(job_id=graph.job_id, attempt=self._spec.attempt, name=graph.name))
-
-    def _files(self, *roles: ArtefactRole) -> dict[str, Path]:
-        return {file.name: Path(file.path) for file in self._spec.files if file.role in roles}
-
-    def _settings(self, import_folders: tuple[str, ...]) -> spark_model.DriverSettings:
-        graph = self._spec.graph
-        java = find_java(os.environ)
-        return spark_model.DriverSettings(
-            host=self._spec.host,
-            bind_host=self._spec.bind_host,
-            spark_conf=graph.spark_conf,
-            scratch_dir=Path(self._spec.directory) / "scratch",
-            checkpoint_root=self._spec.checkpoint_root,
-            secret=secrets.token_urlsafe(32) if self._configuration[SPARK_AUTHENTICATE] else None,
-            encrypts=self._configuration[ENCRYPTION] == "tls",
-            tls=self._spec.tls,
-            java=java,
-            app_name=graph.name,
-            driver_memory_mb=graph.resources.driver_memory_mb,
-            job_files=spark_model.JobFiles(
-                py_files=self._files(ArtefactRole.PY_FILE),
-                files=self._files(ArtefactRole.FILE, ArtefactRole.ARCHIVE),
-                jars=tuple(self._files(ArtefactRole.JAR).values()),
-                import_folders=import_folders,
-            ),
-            committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
-            class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
-            gateway_job=self._gateway_job(),
-            job_id=graph.job_id,
-            savepoint=graph.savepoint,
-            asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
-            function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
-            step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
-            lineage=lineage_parent(self._spec, self._configuration),
-            event_log=prepared_event_log(self._spec) if self._configuration[EVENT_LOG_ENABLED] else None,
-            ui_key=self._bridge.ui_key,
-            resources_file=self._spec.resources_file,
-        )
-
-    def _gateway_job(self) -> JobId | None:
-        """Start the driver's own state gateway and return the job; None if the job uses no state gateways."""
-        if not self._configuration[LOCAL_RECOVERY]:
-            return None
-        if GATEWAY_VARIABLE not in os.environ:
-            log.warning("local recovery is on for the job but not for this task manager", option=LOCAL_RECOVERY.key)
-            return None
-        serve_own_gateway(self._spec)
-        return self._spec.graph.job_id
-
-    def _with_requirement(self, application: spark_model.SparkApplication) -> Application:
-        profile = ResourceProfile(
-            cores=application.executor_cores,
-            memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
-            custom=amounts(application.executor_resources),
-        )
-        runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
-        wanted = application.executor_instances or self._spec.graph.resources.executors
-        dynamic = dynamic_allocation(application.dynamic, autoscale_settings(self._configuration, wanted))
-        if application.dynamic is not None:
-            wanted = application.dynamic.initial
-        elif dynamic is not None:
-            wanted = max(dynamic.minimum, min(wanted, dynamic.maximum or wanted))
-        return Application(
-            app_id=application.app_id,
-            driver_url=application.driver_url,
-            requirement=SlotRequirement(count=wanted, profile=profile, runtime=runtime),
-            heap_mb=application.executor_heap_mb,
-            java_options=application.executor_java_options,
-            extra_class_path=application.extra_class_path,
-            environ={**application.executor_env, **self._job_environment()},
-            auth_secret=application.auth_secret or "",
-            python_path=self._program.folders,
-            python_path_owner=self._program.owner,
-            artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),
-            python=application.python,
-            jars_first=application.user_class_path_first,
-            decommissions=application.decommissions,
-            dynamic=dynamic,
-            secrets=self._spec.graph.secrets,
-            namespace_claim=self._spec.namespace_claim,
-        )
 
     def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
         if self._failure is not None:
