@@ -245,11 +245,11 @@ def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> St
     elif environ.get("XDG_STATE_HOME", "").startswith("/"):
         root = Path(environ["XDG_STATE_HOME"]) / "emberkeep"
     else:
-        root = _home(environ) / ".local" / "state" / "emberkeep"
+        root = home_directory(environ) / ".local" / "state" / "emberkeep"
     return StateLayout(root, configuration)
 
 
-def _home(environ: Mapping[str, str]) -> Path:
+def home_directory(environ: Mapping[str, str]) -> Path:
     """Return the home directory: without HOME, as in services of the system, that of the user's account."""
     home = environ.get("HOME", "")
     if home.startswith("/"):

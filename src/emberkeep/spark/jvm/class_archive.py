@@ -22,6 +22,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from emberkeep.base.configuration.layout import home_directory
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.files.private import make_private
@@ -44,14 +45,7 @@ def default_directory(environ: Mapping[str, str]) -> Path:
     As the XDG specification says, a relative path in its variable is ignored: each process would take it for another.
     """
     base = environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else _home() / ".cache") / "emberkeep" / "class-archives"
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # a container's user may have neither $HOME nor an entry in /etc/passwd
-        return Path("/")
+    return (Path(base) if base.startswith("/") else home_directory(environ) / ".cache") / "emberkeep" / "class-archives"
 
 
 def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -90,10 +91,10 @@ def test_archives_live_in_the_users_cache() -> None:
 
 
 def test_a_user_without_a_home_has_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def homeless() -> Path:
-        raise RuntimeError("Could not determine home directory.")
+    def no_entry(_: int) -> pwd.struct_passwd:
+        raise KeyError("uid not found")
 
-    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
     assert default_directory({}) == Path("/.cache/emberkeep/class-archives")
 
 
