@@ -222,6 +222,16 @@ def test_an_executor_that_ended_while_its_task_manager_was_away_is_replaced_in_i
     assert pool.state.held[SLOT].executor.id == ExecutorId("1")
 
 
+def test_an_executor_that_a_killed_task_manager_may_not_have_started_yet_is_not_reported_as_lost() -> None:
+    pool = pool_of(1)
+    pool.handle(SlotsOffered(FIRST, (slot_named("a"),)), 0.0)
+    found = FoundExecutor(SLOT, EXECUTOR, None, pid=0, detail="ended, or was not started yet")
+    effects = pool.handle(SlotsOffered(SECOND, (slot_named("a"),), (found,)), 1.0)
+    (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
+    assert gone.orderly
+    assert StartExecutorIn(SLOT) in effects
+
+
 def test_an_executor_that_a_restarted_task_manager_has_never_heard_of_is_requested_there_again() -> None:
     """The first request may still arrive: it must not start an executor that this attempt does not know."""
     pool = pool_of(1)

@@ -123,7 +123,8 @@ class Offers:
         known = found is not None and found.executor_id == slot.executor.id
         detail = f": {found.detail}" if found is not None and known and found.detail else ""
         reason = f"executor {slot.executor.id} ended while its task manager {slot.task_manager.id} was away{detail}"
-        unseen = not slot.executor.is_registered and not known  # it may never have started
+        never_ran = not slot.executor.is_known_to_run and found is not None and not found.pid
+        unseen = not slot.executor.is_registered and (not known or never_ran)  # it may never have started
         gone = RemoveExecutor(slot.executor.id, slot.task_manager.id, reason, orderly=unseen)
         slot.executor = self._new_executor(now)
         return [gone, StartExecutorIn(slot.allocation.id), StatusChanged()]
