@@ -238,6 +238,16 @@ async def test_nothing_of_an_ended_job_is_shown_as_running(site: Site) -> None:
     assert "0 of 11 Spark jobs active" in page
 
 
+async def test_nothing_of_an_attempt_that_was_lost_is_shown_as_running(site: Site) -> None:
+    site.gateway.add(job_view(job_id(1), "etl", JobStatus.RESTARTING, status_report=status_report()))
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert "<dd>0 running · " in page
+    assert "0 of 11 Spark jobs active" in page
+    assert 'Executors <span class="tally">0 of 3' in page
+    assert "Processing new data" not in page
+    assert "0 of 3</td>" in (await site.get("/jobs?state=RESTARTING")).body.decode()
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -21,6 +21,14 @@ from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.usage.history import Sample
 from emberkeep.watchdog.model import Alarm
+
+# What a query of an attempt that is over has instead of what its driver reported.
+_ENDED: Final[dict[str, Any]] = {"status": "ended"}
+_INTERRUPTED: Final[dict[str, Any]] = {
+    "status": "interrupted",
+    "input_rows_per_second": 0.0,
+    "processed_rows_per_second": 0.0,
+}
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +71,21 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> JobMasterStatus | None:
-        """The newest report. Nothing of a job that has ended is active, although its report may come from before."""
+        """The newest report. Nothing of an attempt that is over is active, although its report may come from before."""
         report = self.status_report
-        if report is None or not self.status.is_globally_terminal:
+        is_over = self.status.is_globally_terminal or self.status is JobStatus.RESTARTING
+        if report is None or not is_over:
             return report
-        work = None if report.work is None else ended(report.work)
-        return msgspec.structs.replace(report, active_stages=0, active_tasks=0, work=work)
+        now = _ENDED if self.status.is_globally_terminal else _INTERRUPTED
+        return msgspec.structs.replace(
+            report,
+            executors=(),
+            queries=tuple(msgspec.structs.replace(query, **now) for query in report.queries),
+            active_stages=0,
+            active_tasks=0,
+            reclaim=None,
+            work=None if report.work is None else ended(report.work),
+        )
 
     @property
     def owner(self) -> str:

@@ -11,7 +11,7 @@ from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.outstanding import Outstanding
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress, Scaling
+from emberkeep.protocol.messages import JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
@@ -59,7 +59,7 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
         tasks=_task_counts(view.report),
         emberkeep=JobSummaryExtension(
             attempt=view.attempt,
-            executors=sum(executor.registered for executor in _executors(view)),
+            executors=_executors_registered(view),
             executors_wanted=_executors_wanted(view),
             waiting=view.waiting,
             exit_code=view.exit_code,
@@ -153,7 +153,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         waiting=view.waiting,
         executors=executor_infos(report),
         executors_wanted=_executors_wanted(view),
-        queries=[] if report is None else [_query(query, view.status) for query in report.queries],
+        queries=[] if report is None else [_query(query) for query in report.queries],
         attempts=[_attempt(record, traces.get(record.attempt)) for record in view.attempts],
         exit_code=view.exit_code,
         root_cause=view.root_cause,
@@ -224,7 +224,7 @@ def _recovery(trace: RecoveryTrace) -> RecoveryInfo:
     )
 
 
-def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
+def _query(query: QueryProgress) -> StreamingQuery:
     return StreamingQuery(
         id=query.id,
         run_id=query.run_id,
@@ -236,8 +236,7 @@ def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
         processed_rows_per_second=query.processed_rows_per_second,
         state_rows=query.state_rows,
         watermark=query.watermark,
-        # Spark's last report does not describe the query once its job has ended.
-        status="ended" if status.is_globally_terminal else query.status,
+        status=query.status,
         checkpoint_location=query.checkpoint_location,
         backlog_rows=query.backlog_rows,
         backlog_seconds=seconds_for(query.backlog_rows, query.processed_rows_per_second),
@@ -286,8 +285,9 @@ def _task_counts(report: JobMasterStatus | None) -> TaskCounts:
     )
 
 
-def _executors(view: JobView) -> tuple[ExecutorView, ...]:
-    return () if view.status_report is None else view.status_report.executors
+def _executors_registered(view: JobView) -> int:
+    report = view.report
+    return 0 if report is None else sum(executor.registered for executor in report.executors)
 
 
 def _executors_wanted(view: JobView) -> int:

@@ -187,7 +187,7 @@ class Metrics:
         for status in JobStatus:
             self._jobs.labels(status.value).set(counts[status])
         self._unreadable.set(sum(job.unreadable for job in jobs))
-        reports = [job.status_report for job in jobs if job.status_report is not None]
+        reports = [report for job in jobs if (report := job.report) is not None]
         self._executors.set(sum(executor.registered for report in reports for executor in report.executors))
         self._restarts.observe(jobs, started_ms)
         self._recoveries.observe(jobs, started_ms)

@@ -264,7 +264,7 @@ class JobMetrics(Collector):
         for name, doc, value in _JOB_GAUGES:
             family = GaugeMetricFamily(f"emberkeep_job_{name}", doc, labels=[_JOB])
             for job in self._jobs:
-                _add(family, [job.job_id], value(job, job.status_report))
+                _add(family, [job.job_id], value(job, job.report))
             yield family
         attempts = CounterMetricFamily(
             "emberkeep_job_attempts",
@@ -279,7 +279,8 @@ class JobMetrics(Collector):
                 f"emberkeep_job_{counted}", meaning, labels=[_JOB, label] if label else [_JOB]
             )
             for job in self._jobs:
-                work = None if job.status_report is None else job.status_report.work
+                report = job.report
+                work = None if report is None else report.work
                 for kind, count in ({} if work is None else counts(work)).items():
                     counter.add_metric([job.job_id, kind] if label else [job.job_id], count)
             yield counter

@@ -128,6 +128,21 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
 
 
+@pytest.mark.parametrize("status", [JobStatus.RESTARTING, JobStatus.CANCELED])
+async def test_nothing_of_an_attempt_that_is_over_is_told_as_running(site: Site, status: JobStatus) -> None:
+    site.gateway.add(job_view(job_id(1), "etl", status, status_report=status_report()))
+    listed = msgspec.json.decode((await site.get("/v1/jobs/overview")).body, type=MultipleJobsDetails).jobs[0]
+    assert (listed.emberkeep.executors, listed.tasks.running) == (0, 0)
+    job = msgspec.json.decode((await site.get(J1)).body, type=JobDetailsInfo).emberkeep
+    assert job.executors == []
+    assert [one.id for one in job.ended_executors] == ["1"]
+    assert job.work is not None
+    assert (job.active_stages, job.work.stages_active, job.work.tasks_total) == (0, 0, job.work.tasks_finished)
+    (query,) = job.queries
+    assert query.status == ("interrupted" if status is JobStatus.RESTARTING else "ended")
+    assert query.batch_id == 41
+
+
 async def test_a_backlog_without_rows_is_told_as_the_source_counts_it(site: Site) -> None:
     site.gateway.add(job_view(job_id(9), "files", status_report=status_report(queries=(query_of_files(),))))
     job = msgspec.json.decode((await site.get(f"/v1/jobs/{job_id(9)}")).body, type=JobDetailsInfo)

@@ -17,7 +17,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.notifications.outbox import Counts
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics, OwnCondition, loop_lag
-from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace
+from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace, status_report
 from tests.unit.rest.server import Site, eventually
 
 
@@ -41,6 +41,15 @@ async def test_jobs_slots_and_places(site: Site) -> None:
     assert (samples["emberkeep_driver_places", ()], samples["emberkeep_driver_places_free", ()]) == (8, 7)
     assert samples["emberkeep_executors", ()] == 2
     assert samples["emberkeep_leader_epoch", ()] == 3
+
+
+@pytest.mark.parametrize("status", [JobStatus.RESTARTING, JobStatus.CANCELED])
+async def test_executors_of_an_attempt_that_is_over_are_not_counted(site: Site, status: JobStatus) -> None:
+    site.gateway.add(job_view(job_id(1), "etl", status, status_report=status_report()))
+    samples = await scrape(site)
+    assert samples["emberkeep_executors", ()] == 0
+    own = {name: value for (name, labels), value in samples.items() if ("job", job_id(1)) in labels}
+    assert own.get("emberkeep_job_executors", 0) == own.get("emberkeep_job_active_tasks", 0) == 0
 
 
 async def test_the_number_of_blocked_nodes_is_unknown_while_the_blocklist_is(site: Site) -> None:
