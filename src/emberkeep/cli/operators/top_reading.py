@@ -6,7 +6,7 @@ import asyncio
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
-from emberkeep.cli.operators.top_view import TopPicture
+from emberkeep.cli.operators.top_view import TopPicture, need
 from emberkeep.client.errors import NotAuthorised
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_cluster import ClusterOverview
@@ -20,7 +20,7 @@ _AT_ONCE = 8
 async def read_top(client: RestClient) -> TopPicture:
     """Return the picture of now. Nodes are left out if the caller may not see them: it has a namespace."""
     jobs = await client.jobs()
-    unfinished = [job for job in jobs if not job.state.is_globally_terminal]
+    unfinished = sorted((job for job in jobs if not job.state.is_globally_terminal), key=need)
     turn = asyncio.Semaphore(_AT_ONCE)
 
     async def details(job_id: JobId) -> JobDetailsInfo | None:

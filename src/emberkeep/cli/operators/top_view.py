@@ -23,7 +23,7 @@ from emberkeep.cli.wording import (
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.progress.rest_work import WorkInfo
 from emberkeep.protocol.rest_cluster import ClusterOverview
-from emberkeep.protocol.rest_jobs import JobDetailsInfo, JobExtension, StreamingQuery
+from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, JobExtension, StreamingQuery
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 if TYPE_CHECKING:
@@ -34,13 +34,14 @@ _JOB_COLUMNS = (
     *("ROWS/S IN", "ROWS/S OUT", "BACKLOG", "NOW"),
 )
 _NODE_COLUMNS = ("NODE", "TASK MANAGER", "STATE", "CPU", "MEMORY USED", "DISK FREE", "SLOTS", "DRIVERS", "NOW")
+_LOST = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 
 @dataclass(frozen=True)
 class TopPicture:
     """What ``emberkeep top`` shows. ``cluster`` is None if the caller may see only its own jobs.
 
-    ``unfinished`` has the newest jobs that have not ended; ``more``: how many there are besides.
+    ``unfinished`` has jobs that have not ended, those that need a person first; ``more``: how many there are besides.
     """
 
     cluster: ClusterOverview | None
@@ -67,15 +68,19 @@ def top_lines(picture: TopPicture) -> list[str]:
     return [*lines, *(f"attention: {problem}" for problem in problems if problem)]
 
 
+def need(job: JobDetails | JobDetailsInfo) -> tuple[bool, bool, bool, bool]:
+    """Return what jobs are ordered by: first those with alarms, then lost ones, those that do not run, that wait."""
+    own = job.emberkeep
+    return not own.alarms, job.state not in _LOST, job.state is JobStatus.RUNNING, not own.waiting
+
+
 def job_rows(jobs: Sequence[JobDetailsInfo]) -> list[tuple[str, ...]]:
-    """Return a row for each job: first those with alarms, then those that do not run, those that wait, the busiest."""
-    return [_job_row(job) for job in sorted(jobs, key=_need)]
+    """Return a row for each job, by need; of those that are alike, the busiest first."""
+    return [_job_row(job) for job in sorted(jobs, key=lambda job: (need(job), -_processed(job)))]
 
 
-def _need(job: JobDetailsInfo) -> tuple[bool, bool, bool, float]:
-    own, runs = job.emberkeep, job.state is JobStatus.RUNNING
-    rate = sum(query.processed_rows_per_second for query in own.queries)
-    return not own.alarms, runs, not own.waiting, -rate
+def _processed(job: JobDetailsInfo) -> float:
+    return sum(query.processed_rows_per_second for query in job.emberkeep.queries)
 
 
 def _job_row(job: JobDetailsInfo) -> tuple[str, ...]:

@@ -111,6 +111,23 @@ def test_many_jobs_are_counted_not_read(fake: FakeJobManager, capfd: Output, mon
     assert sum(request.startswith("GET /v1/jobs/0") for request in fake.requests) == 3
 
 
+def test_of_many_jobs_those_in_need_are_shown(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(top_reading, "SHOWN_JOBS", 3)
+    in_need = [
+        job(1, "stuck", alarms=[ALARM]),
+        job(2, "restarts", JobStatus.RESTARTING),
+        job(3, "starved", waiting="2 slots of 1 core"),
+    ]
+    for each in (*(job(number, f"well {number}") for number in range(4, 9)), *in_need):
+        fake.jobs[each.jid] = each
+    assert main(["top"]) == 0
+    out = capfd.readouterr().out
+    assert all(each.name in out for each in in_need)
+    assert "well" not in out
+
+
 def test_without_jobs(fake: FakeJobManager, capfd: Output) -> None:
     assert main(["top"]) == 0
     assert "no job is waiting or running" in capfd.readouterr().out
