@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,12 +17,23 @@ from emberkeep.web.formats import capitalize_first, mebibytes, moment
 JUST_FAILED_MS: Final = 30 * 60_000  # for so long after its end, a failed job is still part of the sentence
 
 
+class Link(msgspec.Struct, frozen=True):
+    """A page that shows more."""
+
+    text: str
+    path: str
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """``tone``: running, waiting or failed. ``short``: a few words for the title; "" if nothing is wrong."""
+    """``tone``: running, waiting or failed. ``short``: a few words for the title; "" if nothing is wrong.
+
+    ``links``: where a person looks next, one for each thing that is wrong.
+    """
 
     tone: str
     text: str
     short: str = ""
+    links: tuple[Link, ...] = ()
 
 
 class ProblemTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +74,7 @@ class _Problem(msgspec.Struct, frozen=True):
     tone: str
     short: str
     more: str = ""  # since when, and why
+    link: Link | None = None
 
 
 def health(facts: ClusterFacts) -> Health:
@@ -72,14 +85,14 @@ def health(facts: ClusterFacts) -> Health:
         what = f"{_jobs(running)} {'runs' if running == 1 else 'run'}" if running else "no job runs"
         return Health(tone="running", text=f"All is well: {what}.")
     text = capitalize_first("; ".join(each.short + each.more for each in problems))
-    return Health(tone=problems[0].tone, text=f"{text}.", short=problems[0].short)
+    links = tuple(each.link for each in problems if each.link is not None)
+    return Health(tone=problems[0].tone, text=f"{text}.", short=problems[0].short, links=links)
 
 
 def _problems(facts: ClusterFacts) -> Iterator[_Problem]:
     if facts.problem:
-        yield _Problem(
-            "failed", "the JobManager cannot do all its work", f"{_since(facts.times.problem)}: {facts.problem}"
-        )
+        why = f"{_since(facts.times.problem)}: {facts.problem}"
+        yield _Problem("failed", "the JobManager cannot do all its work", why)
     yield from _about_jobs(facts)
     if facts.task_managers is None:
         return
@@ -94,7 +107,8 @@ def _problems(facts: ClusterFacts) -> Iterator[_Problem]:
     if facts.election is not None and _is_alone(facts.election, facts.address):
         away = [each for each in facts.election.known if each != facts.address]
         why = f"{', '.join(away)} {'is' if len(away) == 1 else 'are'} away"
-        yield _Problem("waiting", "no JobManager stands by", f"{_since(facts.election.queue_changed_ms)}: {why}")
+        since = _since(facts.election.queue_changed_ms)
+        yield _Problem("waiting", "no JobManager stands by", f"{since}: {why}", Link("Leadership", "/leadership"))
 
 
 def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
@@ -107,7 +121,7 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
             if len(alarmed) == 1
             else _first(alarmed, first.since_ms)
         )
-        yield _Problem("failed", _subject(alarmed, "has an alarm", "have an alarm"), why)
+        yield _Problem("failed", _subject(alarmed, "has an alarm", "have an alarm"), why, _page_of(alarmed[0]))
     failed = [
         job
         for job in facts.jobs
@@ -121,7 +135,7 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
         longest = min(waiting, key=lambda job: waits_since(job) or facts.now_ms)
         which = "" if len(waiting) == 1 else f", the first, {_name(longest)},"
         why = f"{which}{_since(waits_since(longest))}: {longest.waiting}"
-        yield _Problem("waiting", _subject(waiting, "waits", "wait"), why)
+        yield _Problem("waiting", _subject(waiting, "waits", "wait"), why, _page_of(longest))
 
 
 def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many: str) -> Iterator[_Problem]:
@@ -131,10 +145,12 @@ def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many:
     since = _entered(first, status)
     at = "at" if status.is_globally_terminal else "since"
     if len(jobs) == 1:
-        why = f": {first.root_cause}" if first.root_cause else ""
-        yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}")
+        cause = first.root_cause or why_lost(first)
+        why = f": {cause}" if cause else ""
+        yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}", _page_of(first))
     else:
-        yield _Problem(tone, _subject(jobs, one, many), _first([first], since, at))
+        listed = Link(f"{status.value} jobs", f"/jobs?state={status.value}")
+        yield _Problem(tone, _subject(jobs, one, many), _first([first], since, at), listed)
 
 
 def _about_nodes(task_managers: Sequence[TaskManagerView], empty_since_ms: int) -> Iterator[_Problem]:
@@ -145,21 +161,22 @@ def _about_nodes(task_managers: Sequence[TaskManagerView], empty_since_ms: int) 
         first = min(full.values(), key=lambda view: view.disk_low_since_ms or view.last_heartbeat_ms)
         node, free = first.info.node_id, mebibytes(first.report.disk_free_mb)
         if len(full) == 1:
-            yield _Problem(
-                "failed", f"the disk of node {node} is {_how_full(full)}", f"{disk_low_since(first)}: {free} are free"
-            )
+            short, why = f"the disk of node {node} is {_how_full(full)}", f"{disk_low_since(first)}: {free} are free"
+            yield _Problem("failed", short, why, _page_of_node(node))
         else:
             short = f"the disks of {len(full)} nodes are {_how_full(full)}"
-            yield _Problem("failed", short, f", the first, on {node},{disk_low_since(first)}: {free} are free")
+            why = f", the first, on {node},{disk_low_since(first)}: {free} are free"
+            yield _Problem("failed", short, why, _page_of_node(node))
     away = sorted((view for view in task_managers if view.away), key=lambda view: view.last_heartbeat_ms)
     if away:
         since = moment(away[0].last_heartbeat_ms)
         if len(away) == 1:
-            yield _Problem("waiting", f"task manager {away[0].info.id} lost contact", f" at {since}")
+            name = away[0].info.id
+            here = Link(name, f"/taskmanagers/{quote(name, safe='')}")
+            yield _Problem("waiting", f"task manager {name} lost contact", f" at {since}", here)
         else:
-            yield _Problem(
-                "waiting", f"{len(away)} task managers lost contact", f", the first, {away[0].info.id}, at {since}"
-            )
+            short, why = f"{len(away)} task managers lost contact", f", the first, {away[0].info.id}, at {since}"
+            yield _Problem("waiting", short, why, Link("Silent task managers", "/taskmanagers?state=away"))
 
 
 def _how_full(full: Mapping[str, TaskManagerView]) -> str:
@@ -188,6 +205,12 @@ def waits_since(job: JobView) -> int:
     return job.waiting_since_ms if job.status is JobStatus.RUNNING else _entered(job, job.status)
 
 
+def why_lost(job: JobView) -> str:
+    """Return why the newest attempt that failed has failed; "" if none has."""
+    failed = [each.outcome for each in job.attempts if each.outcome is not None and each.outcome.kind is not None]
+    return failed[-1].message if failed else ""
+
+
 def _since(time_ms: int) -> str:
     """Return a piece of a sentence; "" if the time is unknown."""
     return f" since {moment(time_ms)}" if time_ms else ""
@@ -212,6 +235,14 @@ def _first(jobs: Sequence[JobView], since_ms: int, at: str = "since") -> str:
 
 def _name(job: JobView) -> str:
     return job.name or job.job_id[:8]
+
+
+def _page_of(job: JobView) -> Link:
+    return Link(_name(job), f"/jobs/{job.job_id}")
+
+
+def _page_of_node(node: str) -> Link:
+    return Link(node, f"/nodes/{quote(node, safe='')}")
 
 
 def _jobs(count: int) -> str:

@@ -290,6 +290,20 @@ async def test_many_jobs_are_paged(site: Site) -> None:
     assert b'rel="prev"' in last.body
 
 
+async def test_of_many_running_jobs_the_overview_shows_those_that_need_a_person(site: Site) -> None:
+    alarm = Alarm(kind=AlarmKind.NO_COMMIT, query="", since_ms=1, message="nothing was committed")
+    site.gateway.add(
+        *(job_view(job_id(1000 + number), f"well-{number}", submitted_ms=number) for number in range(60)),
+        job_view(job_id(2001), "starved", waiting="2 slots of 1 core"),
+        job_view(job_id(2002), "restarts", JobStatus.RESTARTING),
+        job_view(job_id(2003), "stuck", alarms=(alarm,)),
+    )
+    page = (await site.get("/")).body.decode().partition('id="running"')[2]
+    shown = re.findall(r'class="name" href="[^"]*">([^<]*)', page)
+    assert shown[:2] == ["stuck", "restarts"]
+    assert shown.index("starved") < min(shown.index(name) for name in shown if name.startswith("well"))
+
+
 async def test_pages_of_an_empty_cluster(site: Site) -> None:
     site.gateway.views.clear()
     site.gateway.managers.clear()
