@@ -275,9 +275,11 @@ STREAM = Board(
             "Backlog",
             [("backlog_seconds", "")],
             "s",
-            "Time that the rows that are not yet read take, at the rate of the newest micro-batch. Only sources that "
-            "report their offsets as numbers, such as Kafka, have a backlog.",
+            "Time that the rows that are not yet read take, at the rate of the newest micro-batch. It has no value "
+            "while nothing is processed: see the rows. Only sources that report their offsets as numbers, such as "
+            "Kafka, have a backlog.",
         ),
+        _of_query("Backlog in rows", [("backlog_rows", "")], "short"),
         Panel(
             "Rows dropped as too late",
             [(_counted("increase", "late_rows"), "{{query}}")],
@@ -285,6 +287,7 @@ STREAM = Board(
             about="If there are many, the watermark's delay may be too short.",
         ),
         _of_query("Rows in state", [("state_rows", "")], "short"),
+        _of_query("Memory of the state", [("state_bytes", "")], "bytes"),
         _of_query("Commit of the state, added over tasks", [("state_commit_seconds", "")], "s"),
         _of_query("Rows of a micro-batch", [("input_rows", "")], "short"),
         _of_query("Committed micro-batch", [("committed_batch", "")], "none"),
