@@ -85,7 +85,7 @@ def events(
     async def show(client: RestClient) -> None:
         job_id = "" if job is None else str(await resolve_job(client, job))
         shown = await client.events.newest(job_id, parameters, choice.types, choice.limit)
-        print_entries(shown, output, _COLUMNS, _row, is_first=True)
+        print_entries(shown, output, _COLUMNS, _row, is_first=True, dispensable=("ATTEMPT",))
         if follow:
             await _follow(client, job_id, shown[-1].id if shown else "", parameters, choice.types, output)
         elif not shown and not output.is_data:

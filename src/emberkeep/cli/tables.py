@@ -11,12 +11,13 @@ from emberkeep.base.inert_text import inert, inert_json
 from emberkeep.cli.messages import print_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
+    from rich.console import Console, ConsoleOptions, OverflowMethod, RenderableType, RenderResult
 
 T = TypeVar("T")
 
 _PIPE_WIDTH = 10_000  # columns; so wide that no cell is shortened for programs
+_GAP = 2  # spaces between columns
+_READABLE = 24  # characters of a cell that are enough to be read
 
 
 class OutputFormat(Enum):
@@ -60,22 +61,87 @@ def _yaml(value: Any) -> str:
     return inert_json(text)
 
 
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table without lines. Its cells are inert."""
-    from rich.table import Table
-    from rich.text import Text
+class FittedTable:
+    """A table without lines, as wide as the place where it is shown. Its cells are inert.
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(*(Text(inert(cell)) for cell in row))
-    return table
+    Where there is too little room, the columns of ``dispensable`` are left out, in that order, until the others have
+    enough to be read. Then the widest cells are shortened. If ``wraps``, the last column, often a sentence or a path,
+    continues on further lines instead.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        dispensable: Sequence[str] = (),
+        *,
+        wraps: bool = True,
+    ) -> None:
+        self._columns = tuple(columns)
+        self._rows = [tuple(map(inert, row)) for row in rows]
+        self._dispensable = dispensable
+        self._wraps = wraps
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.table import Table
+        from rich.text import Text
+
+        room = options.max_width
+        shown = self._shown(room)
+        widths = fitted([self._width(index) for index in shown], room)
+        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+        for index, width in zip(shown, widths, strict=True):
+            wraps = self._wraps and index == shown[-1]
+            overflow: OverflowMethod = "fold" if wraps else "ellipsis"
+            table.add_column(self._columns[index], no_wrap=not wraps, overflow=overflow, width=width)
+        for row in self._rows:
+            table.add_row(*(Text(row[index]) for index in shown))
+        yield table
+
+    def _shown(self, room: int) -> list[int]:
+        """Return the indexes of the columns that are shown."""
+        shown = list(range(len(self._columns)))
+        for name in self._dispensable:
+            if sum(min(self._width(index), _READABLE) + _GAP for index in shown) - _GAP <= room:
+                break
+            if name in self._columns:
+                shown.remove(self._columns.index(name))
+        return shown
+
+    def _width(self, index: int) -> int:
+        """Return how wide the column is if nothing is shortened."""
+        from rich.cells import cell_len
+
+        lines = (line for row in self._rows for line in row[index].split("\n"))
+        return max(cell_len(self._columns[index]), max(map(cell_len, lines), default=0))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under the names of their columns. Cells are shortened only to fit the width of a terminal."""
-    print_renderable(text_table(columns, rows))
+def fitted(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that share ``room``: the widest ones are cut alike, the last one at last.
+
+    >>> fitted([4, 30, 20], 80)
+    [4, 30, 20]
+    >>> fitted([4, 30, 100], 80)
+    [4, 30, 42]
+    >>> fitted([4, 90, 40, 100], 80)
+    [4, 23, 23, 24]
+    """
+    if not widths:
+        return []
+    *others, last = widths
+    left = max(1, room - _GAP * len(others))
+    most = max(others, default=0)
+    while most > 1 and sum(min(width, most) for width in others) > left - min(last, _READABLE):
+        most -= 1
+    cut = [min(width, most) for width in others]
+    return [*cut, max(1, min(last, left - sum(cut)))]
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], dispensable: Sequence[str] = (), *, wraps: bool = True
+) -> None:
+    """Print rows under the names of their columns. They are fitted only to the width of a terminal: see FittedTable."""
+    print_renderable(FittedTable(columns, rows, dispensable, wraps=wraps))
 
 
 def print_renderable(renderable: RenderableType) -> None:
@@ -93,6 +159,7 @@ def print_entries(
     row: Callable[[T], Sequence[str]],
     *,
     is_first: bool,
+    dispensable: Sequence[str] = (),
 ) -> None:
     """Print a log's entries, oldest first: as a table, as a JSON document per line, or as a YAML list.
 
@@ -108,7 +175,7 @@ def print_entries(
             sys.stdout.write(inert_json(msgspec.json.encode(entry).decode()) + "\n")
     elif is_first:
         if entries:
-            print_table(columns, [row(entry) for entry in entries])
+            print_table(columns, [row(entry) for entry in entries], dispensable)
     else:
         for entry in entries:
             print_line("  ".join(row(entry)))

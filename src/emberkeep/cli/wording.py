@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import Final
 
 from emberkeep.jobs.progress.outstanding import Outstanding, together
 from emberkeep.lifecycle.model import ProcedurePhase
@@ -197,6 +198,10 @@ def _job_row(job: JobDetails, is_wide: bool) -> tuple[str, ...]:
 _JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED")
 _END_COLUMNS = ("ENDED", "EXIT CODE")
 _MORE_JOB_COLUMNS = ("DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")
+
+
+# What a list of jobs leaves out first on a narrow terminal.
+LESS_OF_JOBS: Final = ("SUBMITTED", "ATTEMPT", "DURATION", "EXECUTORS")
 
 
 def job_table(jobs: Sequence[JobDetails], *, is_wide: bool = False) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

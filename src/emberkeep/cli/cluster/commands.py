@@ -137,11 +137,11 @@ def list_task_managers(
 
     def text(picture: TaskManagersPicture, is_wide: bool) -> None:
         from emberkeep.cli.cluster.other_store import print_of_another_store
-        from emberkeep.cli.cluster.task_manager_views import task_manager_table
+        from emberkeep.cli.cluster.task_manager_views import LESS_OF_TASK_MANAGERS, task_manager_table
 
         registered, of_another_store = picture
         if registered:
-            print_table(*task_manager_table(registered, is_wide=is_wide))
+            print_table(*task_manager_table(registered, is_wide=is_wide), LESS_OF_TASK_MANAGERS)
         else:
             say("no task manager is registered; jobs wait until one registers")
         print_of_another_store(of_another_store)

@@ -9,12 +9,12 @@ from typing import Any
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.cli.cluster.other_store import print_of_another_store
-from emberkeep.cli.cluster.task_manager_views import task_manager_table
+from emberkeep.cli.cluster.task_manager_views import LESS_OF_TASK_MANAGERS, task_manager_table
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import print_line, say_error
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.views.viewing import View, Viewing, show_result
-from emberkeep.cli.wording import counted, job_table, timestamp
+from emberkeep.cli.wording import LESS_OF_JOBS, counted, job_table, timestamp
 from emberkeep.client.clusters.cluster_file import ClusterRecord
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NoCluster
@@ -135,12 +135,12 @@ def _print(status: Status, is_wide: bool) -> None:
         )
     if picture is not None and picture[1]:
         print_line("\nTask managers")
-        print_table(*task_manager_table(picture[1], is_wide=is_wide))
+        print_table(*task_manager_table(picture[1], is_wide=is_wide), LESS_OF_TASK_MANAGERS)
     if picture is not None:
         print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
     if picture is not None and picture[2]:
         print_line("\nJobs, newest first")
-        print_table(*job_table(picture[2][:_SHOWN_JOBS], is_wide=is_wide))
+        print_table(*job_table(picture[2][:_SHOWN_JOBS], is_wide=is_wide), LESS_OF_JOBS)
         if len(picture[2]) > _SHOWN_JOBS:
             print_line(f"… {len(picture[2]) - _SHOWN_JOBS} older jobs: `emberkeep list` shows all")
 

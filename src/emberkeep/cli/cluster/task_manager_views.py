@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from emberkeep.cli.messages import print_line
 from emberkeep.cli.tables import print_fields, print_table
@@ -28,6 +29,10 @@ _COLUMNS = (
     "LAST HEARTBEAT",
 )
 _MORE_COLUMNS = ("ADDRESS", "PID", "STARTED", "EMBERKEEP", "JAVA", "CPU", "MEMORY USED", "DISK FREE", "INSTANCE")
+
+
+# What a list of task managers leaves out first on a narrow terminal.
+LESS_OF_TASK_MANAGERS: Final = ("STANDBYS READY", "PYTHON", "SPARK", "LAST HEARTBEAT", "DRIVERS", "NODE")
 
 
 def task_manager_table(

@@ -116,10 +116,10 @@ def list_jobs(
         return [job for job in jobs if job.emberkeep.owner == ("" if caller == CLUSTER_NAME else caller)]
 
     def text(jobs: list[JobDetails], is_wide: bool) -> None:
-        from emberkeep.cli.wording import job_table
+        from emberkeep.cli.wording import LESS_OF_JOBS, job_table
 
         if jobs:
-            print_table(*job_table(jobs, is_wide=is_wide))
+            print_table(*job_table(jobs, is_wide=is_wide), LESS_OF_JOBS)
         else:
             chosen = mine or owner or namespace
             say("no such job" if chosen else "no jobs yet; submit one with `emberkeep submit app.py`")

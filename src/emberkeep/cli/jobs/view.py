@@ -173,6 +173,7 @@ def _print_queries(job: JobDetailsInfo) -> None:
                 )
                 for query in job.emberkeep.queries
             ],
+            ("STATE ROWS", "WATERMARK", "ROWS/S IN"),
         )
 
 

@@ -32,6 +32,8 @@ def print_stages(job: JobDetailsInfo) -> None:
     print_table(
         ("STAGE", "STATE", "TASKS", "RUNNING", "FAILED", "MEDIAN", "SLOWEST", "SKEW", "SPILLED", "LEFT", "NAME"),
         [_stage_row(stage) for stage in work.stages],
+        ("SPILLED", "MEDIAN", "RUNNING", "SLOWEST", "LEFT"),
+        wraps=False,
     )
 
 

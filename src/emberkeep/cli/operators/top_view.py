@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from emberkeep.base.inert_text import inert
 from emberkeep.cli.nodes.status import evacuation_text
-from emberkeep.cli.tables import text_table
+from emberkeep.cli.tables import FittedTable
 from emberkeep.cli.wording import (
     SHORT_ID,
     alarm_text,
@@ -24,16 +25,21 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.progress.rest_work import WorkInfo
 from emberkeep.protocol.rest_cluster import ClusterOverview
 from emberkeep.protocol.rest_jobs import JobDetails, JobDetailsInfo, JobExtension, StreamingQuery
-from emberkeep.protocol.rest_task_managers import TaskManagerSummary
+from emberkeep.protocol.rest_task_managers import TaskManagerState, TaskManagerSummary
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.segment import Segment
 
 _JOB_COLUMNS = (
     *("JOB ID", "NAME", "STATE", "FOR", "ATTEMPT", "EXECUTORS", "TASKS"),
     *("ROWS/S IN", "ROWS/S OUT", "BACKLOG", "NOW"),
 )
 _NODE_COLUMNS = ("NODE", "TASK MANAGER", "STATE", "CPU", "MEMORY USED", "DISK FREE", "SLOTS", "DRIVERS", "NOW")
+_ABOVE = 4  # lines of a screen that others need: its title, perhaps a problem
+# What is left out first on a narrow terminal.
+_LESS_OF_JOBS = ("ATTEMPT", "TASKS", "ROWS/S IN", "EXECUTORS", "JOB ID", "ROWS/S OUT", "FOR")
+_LESS_OF_NODES = ("TASK MANAGER", "DRIVERS", "DISK FREE", "MEMORY USED")
 _LOST = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 
@@ -129,8 +135,13 @@ def _batch(query: StreamingQuery) -> str:
 
 
 def node_rows(task_managers: Sequence[TaskManagerSummary]) -> list[tuple[str, ...]]:
-    """Return a row for each task manager, by node."""
-    return [_node_row(each) for each in sorted(task_managers, key=lambda each: (each.emberkeep.node_id, each.id))]
+    """Return a row for each task manager: first the silent ones, then the blocked ones, then the others, by node."""
+    return [_node_row(each) for each in sorted(task_managers, key=_node_need)]
+
+
+def _node_need(each: TaskManagerSummary) -> tuple[bool, bool, str, str]:
+    own = each.emberkeep
+    return own.state is TaskManagerState.ALIVE, not each.blocked, own.node_id, each.id
 
 
 def _node_row(each: TaskManagerSummary) -> tuple[str, ...]:
@@ -148,17 +159,41 @@ def _node_row(each: TaskManagerSummary) -> tuple[str, ...]:
     )
 
 
+class _Parts:
+    """A head, jobs and nodes, one below the other. On a screen, the long parts end early, so that all are seen."""
+
+    def __init__(self, *parts: RenderableType) -> None:
+        self._parts = parts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        head, *others = (console.render_lines(part, options.update(height=None), pad=False) for part in self._parts)
+        if console.is_alt_screen and len(others) > 1:
+            room = options.max_height - _ABOVE - len(head)
+            jobs, nodes = others
+            least = max(room // 3, room - len(jobs))
+            others = [_shortened(jobs, room - min(len(nodes), least)), _shortened(nodes, least)]
+        for line in chain(head, *others):
+            yield from (*line, Segment.line())
+
+
+def _shortened(lines: list[list[Segment]], most: int) -> list[list[Segment]]:
+    from rich.segment import Segment
+
+    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], [Segment("…")]]
+
+
 def render(picture: TopPicture) -> RenderableType:
     """Return the picture, for a terminal or as text."""
     from rich.console import Group
     from rich.text import Text
 
     lines = [Text(inert(line), style="bold red" if line.startswith("attention") else "") for line in top_lines(picture)]
-    parts: list[RenderableType] = [*lines, Text(), text_table(_JOB_COLUMNS, job_rows(picture.unfinished))]
+    jobs: list[RenderableType] = [FittedTable(_JOB_COLUMNS, job_rows(picture.unfinished), _LESS_OF_JOBS)]
     if not picture.unfinished:
-        parts[-1] = Text("no job is waiting or running", style="dim")
+        jobs = [Text("no job is waiting or running", style="dim")]
     if picture.more:
-        parts.append(Text(f"… {picture.more} more: `emberkeep list` shows all", style="dim"))
-    if picture.task_managers:
-        parts += [Text(), text_table(_NODE_COLUMNS, node_rows(picture.task_managers))]
-    return Group(*parts)
+        jobs.append(Text(f"… {picture.more} more: `emberkeep list` shows all", style="dim"))
+    nodes = FittedTable(_NODE_COLUMNS, node_rows(picture.task_managers), _LESS_OF_NODES)
+    return _Parts(Group(*lines), Group(Text(), *jobs), *([Group(Text(), nodes)] if picture.task_managers else []))

@@ -97,7 +97,8 @@ def list_savepoints(
             for each in entries
         ]
         if rows:
-            print_table(("CREATED", "JOB ID", "NAME", "STATE", "KIND", "SIZE", "VERIFIED", "PATH"), rows)
+            columns = ("CREATED", "JOB ID", "NAME", "STATE", "KIND", "SIZE", "VERIFIED", "PATH")
+            print_table(columns, rows, ("VERIFIED", "SIZE", "STATE", "KIND"))
         else:
             say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
 
