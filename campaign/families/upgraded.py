@@ -22,6 +22,13 @@ def before_upgrade(plan: ClusterPlan) -> ClusterPlan:
 
 
 def jobs_before_upgrade(_: ClusterPlan, jobs: Iterable[PlannedJob]) -> list[PlannedJob]:
-    """Return the jobs without dynamic allocation and priorities."""
-    plain = ((job, msgspec.structs.replace(job.script, dynamic=False, priority=0)) for job in jobs)
-    return [msgspec.structs.replace(job, script=script) for job, script in plain]
+    """Return the jobs without dynamic allocation and priorities.
+
+    A job with a fixed number of executors keeps all of them, so it has one: streams must leave slots to others.
+    """
+    planned = []
+    for job in jobs:
+        executors = 1 if job.script.dynamic else job.script.executors
+        script = msgspec.structs.replace(job.script, dynamic=False, executors=executors, priority=0)
+        planned.append(msgspec.structs.replace(job, script=script))
+    return planned

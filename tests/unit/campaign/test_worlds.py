@@ -96,3 +96,9 @@ def test_leaving_out_a_fault_keeps_the_numbers_of_the_others() -> None:
     small = shrink(world, lambda candidate: last in candidate.faults, plays=2_000)
     assert small.faults == (last,)
     assert msgspec.json.decode(msgspec.json.encode(small), type=World) == small
+
+
+def test_streams_leave_a_slot_to_jobs_that_end() -> None:
+    for world in (*MANY, draw_world("s-108")):
+        streams = [job.script for job in world.jobs if job.script.seconds is None and not job.script.dynamic]
+        assert sum(script.executors for script in streams) < world.plan.task_managers * world.plan.slots, world
