@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import random
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from emberkeep.base.files.ownership import OwnedByAnother
 from tests.support.fakes import MemoryDisk
 from tests.support.simulator.cluster import SimCluster
 from tests.support.simulator.scripts import Away
+from tests.support.simulator.storage.properties import LATE
 
 Undo = Callable[[], None]
 PROBLEM = "its file system is not mounted"
@@ -91,7 +93,8 @@ class StorageFaults:
                 epoch=self._rng.choice((0, 50)), lineage=f"emptied {self._emptied}", away=cluster.store.disk.away
             )
         )
-        cluster.start_job_manager()
+        # Later than anything that the leader before has said is on its way.
+        cluster.loop.call_later(LATE + 0.5, cluster.start_job_manager, context=contextvars.Context())
 
         def undo() -> None:
             self._give_back()
