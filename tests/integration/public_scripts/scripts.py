@@ -12,6 +12,8 @@ import pyspark
 PACKAGE = Path(pyspark.__file__).parent
 EXAMPLES = PACKAGE / "examples" / "src" / "main" / "python"
 DATA = PACKAGE / "data" / "mllib"
+H2 = Path("/usr/share/java/h2.jar")  # `tools/ensure-h2.sh`
+PLACE = "{place}"  # in an argument: the directory in which the script runs
 _NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
 # Ids of models, names of temporary files, and where PySpark's modules are: with spark-submit, in an archive.
 _RANDOM = re.compile(r"_[0-9a-f]{12}\b|/\S*/tmp\w{8}\b|/\S*/(?=pyspark/\w[\w/]*\.py:)")
@@ -86,5 +88,15 @@ def examples_of_learning() -> list[Path]:
     """PySpark's own batch examples of machine learning, without those that have arguments."""
     found = [path for room in ("ml", "mllib") for path in sorted((EXAMPLES / room).glob("*.py"))]
     named = {script.path for script in SCRIPTS}
+    # The driver starts the database, and the executor joins it: H2 brings both. Derby, which PySpark has, lets one
+    # process at a time into a database, and PySpark lacks its server.
+    Script(
+        EXAMPLES / "sql" / "jdbc.py",
+        (f"jdbc:h2:{PLACE}/h2;AUTO_SERVER=TRUE",),
+        options=("--driver-class-path", str(H2), "--jars", str(H2)),
+    ),
     texts = {path: path.read_text(encoding="utf-8") for path in found if path not in named}
     return [path for path, text in texts.items() if "__main__" in text and "StreamingContext" not in text]
+# They call converters, `org.apache.spark.examples.pythonconverters.…`, of Spark's examples in Scala. No jar of PySpark
+# has these classes, so the examples fail under spark-submit, too; the second lacks `org.apache.parquet.avro` as well.
+WITHOUT_CLASSES = (EXAMPLES / "avro_inputformat.py", EXAMPLES / "parquet_inputformat.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import zipfile
 from dataclasses import dataclass, field
 
 import pytest
@@ -15,7 +16,16 @@ from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.public_scripts.both_ways import ALONE, run_both_ways
 from tests.integration.public_scripts.resources import WORDS
-from tests.integration.public_scripts.scripts import SCRIPTS, STREAMS, Script
+from tests.integration.public_scripts.scripts import (
+    EXAMPLES,
+    H2,
+    PACKAGE,
+    SCRIPTS,
+    STREAMS,
+    WITHOUT_CLASSES,
+    Script,
+    examples_of_learning,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -26,9 +36,23 @@ def name(script: Script) -> str:
 
 @pytest.mark.parametrize("script", drawn(SCRIPTS, 4), ids=name)
 def test_a_job_prints_what_spark_submit_prints(cluster: Cluster, plain: Shell, script: Script) -> None:
+    if str(H2) in script.options and not H2.exists():
+        pytest.skip(f"there is no {H2}: tools/ensure-h2.sh")
     alone, job = run_both_ways(cluster, plain, script.path, *script.options, arguments=script.arguments)
     assert (alone.code, job.code) == (script.code, script.code), f"{alone}\n{job}"
     assert script.differences(alone.out, job.out, job.err) == []
+
+
+def test_every_batch_example_of_pyspark_runs_or_lacks_classes() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in EXAMPLES.rglob("*.py")}
+    programs = {path for path, text in texts.items() if "__main__" in text}
+    streams = {path for path in programs if "streaming" in path.parts or "StreamingContext" in texts[path]}
+    named = {script.path for script in SCRIPTS if EXAMPLES in script.path.parents}
+    assert programs - streams == {*named, *examples_of_learning(), *WITHOUT_CLASSES}
+    assert all("org.apache.spark.examples.pythonconverters" in texts[path] for path in WITHOUT_CLASSES)
+    jars = [zipfile.ZipFile(jar) for jar in (PACKAGE / "jars").glob("*.jar")]
+    assert len(jars) > 100
+    assert [jar for jar in jars if any("org/apache/spark/examples/" in name for name in jar.namelist())] == []
 
 
 @dataclass
