@@ -94,6 +94,11 @@ airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider
 jupyter: $(STAMP) ## Make the environment whose Jupyter executes notebooks in the long tests: 100 MB, once
 	@$(BIN)/python -m tools.jupyter_environment
 
+.PHONY: public-scripts
+public-scripts: $(STAMP) ## Make the environment with public scripts and libraries that the long tests run: 100 MB, once
+	@tools/ensure-h2.sh || echo "The example with a database is skipped." >&2
+	$(BIN)/python -m tools.public_scripts_environment
+
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 # In which order integration tests begin: any text.
@@ -101,7 +106,7 @@ ORDER ?= $(CAMPAIGN)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium host-tools flink airflow jupyter ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium host-tools flink airflow jupyter public-scripts ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
@@ -153,6 +158,7 @@ lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS
 	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
 	$(LOCK) $(LOCK_ARGS) --extra test -o requirements-airflow.lock airflow_provider/pyproject.toml
 	$(LOCK) $(LOCK_ARGS) -c requirements-dev.lock -o requirements-jupyter.lock requirements-jupyter.in
+	$(LOCK) $(LOCK_ARGS) -c requirements-dev.lock -o requirements-public-scripts.lock requirements-public-scripts.in
 
 # The tools that look at the locks have many dependencies of their own, so they get an environment of their own.
 AUDIT := $(VENV)/audit-$(shell sha256sum requirements-audit.lock | cut -c1-16)
@@ -176,7 +182,7 @@ sbom: $(AUDIT)/.made ## Write dist/emberkeep.cdx.json: all dependencies with ver
 .PHONY: audit
 audit: $(AUDIT)/.made ## Check the locked dependencies against PyPI's known vulnerabilities (needs pypi.org)
 	@for lock in requirements.lock requirements-dev.lock requirements-airflow.lock requirements-airflow-spark.lock \
-		requirements-jupyter.lock; do \
+		requirements-jupyter.lock requirements-public-scripts.lock; do \
 		$(AUDIT)/bin/pip-audit --strict --progress-spinner off --disable-pip --require-hashes \
 			-r $$lock $(AUDIT_ARGS) || exit 1; done
 

@@ -15,8 +15,15 @@ from tests.integration.public_scripts.resources import write_resources
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
-    cluster = Cluster(Shell(tmp_path_factory.mktemp("cluster"), class_archive.parent))
+def python() -> Path:
+    """The interpreter of the environment that has the scripts' packages, and Emberkeep."""
+    return Path(sys.executable)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path, python: Path) -> Iterator[Cluster]:
+    program = python.with_name("emberkeep")
+    cluster = Cluster(Shell(tmp_path_factory.mktemp("cluster"), class_archive.parent, program))
     try:
         cluster.up("-D", "rest.port=0", "--slots", "2", "--memory", "6g")
         yield cluster
@@ -25,12 +32,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> It
 
 
 @pytest.fixture
-def plain(tmp_path: Path, class_archive: Path, cluster: Cluster) -> Iterator[Shell]:
+def plain(tmp_path: Path, class_archive: Path, python: Path, cluster: Cluster) -> Iterator[Shell]:
     """Runs spark-submit. Its directory and that of the cluster's jobs have the same files, and no others."""
     plain = Shell(tmp_path, class_archive.parent, Path(sys.executable).with_name("spark-submit"))
     temporary = plain.traces.temporary
     plain.environment |= {
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
         "SPARK_LOCAL_DIRS": str(temporary),
         "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary} -XX:-UsePerfData",
     }

@@ -15,8 +15,11 @@ DATA = PACKAGE / "data" / "mllib"
 H2 = Path("/usr/share/java/h2.jar")  # `tools/ensure-h2.sh`
 PLACE = "{place}"  # in an argument: the directory in which the script runs
 _NUMBER = re.compile(r"-?\d+\.\d+(?:[eE][-+]?\d+)?")
-# Ids of models, names of temporary files, and where PySpark's modules are: with spark-submit, in an archive.
-_RANDOM = re.compile(r"_[0-9a-f]{12}\b|/\S*/tmp\w{8}\b|/\S*/(?=pyspark/\w[\w/]*\.py:)")
+# Ids of models, names of temporary files, times in logs, and where PySpark's modules are: with spark-submit, in an
+# archive.
+_RANDOM = re.compile(
+    r"_[0-9a-f]{12}\b|/\S*/tmp\w{8}\b|\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\b|/\S*/(?=pyspark/\w[\w/]*\.py:)"
+)
 _WIDTH = re.compile(r"-{2,}| {2,}")  # of a column
 
 
@@ -25,7 +28,8 @@ class Script:
     """A script, its arguments and options of the command.
 
     ``digits``: of numbers with a point, how many are the same each time. ``repeats``: False if nothing else is.
-    ``code``: its exit code.
+    ``code``: its exit code. ``tables``: what it writes there as JSON, one row a line. ``apart``: an expression for
+    lines in which both ways may differ, such as logs of executors, which spark-submit's local mode prints.
     """
 
     path: Path
@@ -34,10 +38,21 @@ class Script:
     digits: int = 6
     repeats: bool = True
     code: int = 0
+    tables: tuple[str, ...] = ()
+    apart: str = "$."  # none
+
+    def rows(self, place: Path) -> dict[str, list[str]]:
+        """Return the rows of its tables, after it has run in ``place``."""
+        warehouse = place / "spark-warehouse"
+        return {
+            table: sorted(line for part in (warehouse / table).glob("part-*") for line in part.read_text().splitlines())
+            for table in self.tables
+        }
 
     def differences(self, alone: str, out: str, err: str) -> list[str]:
         """See the function. A script that fails prints a traceback with the paths of its place besides."""
         found = differences(alone, out, err, self.digits) if self.repeats else []
+        found = [line for line in found if not re.search(self.apart, line)]
         return [line for line in found if self.code == 0 or line.startswith("+")]
 
 
@@ -73,11 +88,21 @@ SCRIPTS = (
     Script(EXAMPLES / "sql" / "hive.py"),
     Script(EXAMPLES / "sql" / "arrow.py", repeats=False),
     Script(EXAMPLES / "sql" / "udtf.py"),
+    # The driver starts the database, and the executor joins it: H2 brings both. Derby, which PySpark has, lets one
+    # process at a time into a database, and PySpark lacks its server.
+    Script(
+        EXAMPLES / "sql" / "jdbc.py",
+        (f"jdbc:h2:{PLACE}/h2;AUTO_SERVER=TRUE",),
+        options=("--driver-class-path", str(H2), "--jars", str(H2)),
+    ),
     Script(EXAMPLES / "mllib" / "kmeans.py", (str(DATA / "kmeans_data.txt"), "2"), repeats=False),
     Script(EXAMPLES / "mllib" / "logistic_regression.py", ("points.txt", "3")),
     Script(EXAMPLES / "mllib" / "word2vec.py", ("sentences.txt",), repeats=False),
     Script(Path(__file__).with_name("joins.py")),
 )
+# They call converters, `org.apache.spark.examples.pythonconverters.…`, of Spark's examples in Scala. No jar of PySpark
+# has these classes, so the examples fail under spark-submit, too; the second lacks `org.apache.parquet.avro` as well.
+WITHOUT_CLASSES = (EXAMPLES / "avro_inputformat.py", EXAMPLES / "parquet_inputformat.py")
 STREAMS = (
     Script(EXAMPLES / "streaming" / "network_wordcount.py"),
     Script(EXAMPLES / "sql" / "streaming" / "structured_network_wordcount.py"),
@@ -88,15 +113,5 @@ def examples_of_learning() -> list[Path]:
     """PySpark's own batch examples of machine learning, without those that have arguments."""
     found = [path for room in ("ml", "mllib") for path in sorted((EXAMPLES / room).glob("*.py"))]
     named = {script.path for script in SCRIPTS}
-    # The driver starts the database, and the executor joins it: H2 brings both. Derby, which PySpark has, lets one
-    # process at a time into a database, and PySpark lacks its server.
-    Script(
-        EXAMPLES / "sql" / "jdbc.py",
-        (f"jdbc:h2:{PLACE}/h2;AUTO_SERVER=TRUE",),
-        options=("--driver-class-path", str(H2), "--jars", str(H2)),
-    ),
     texts = {path: path.read_text(encoding="utf-8") for path in found if path not in named}
     return [path for path, text in texts.items() if "__main__" in text and "StreamingContext" not in text]
-# They call converters, `org.apache.spark.examples.pythonconverters.…`, of Spark's examples in Scala. No jar of PySpark
-# has these classes, so the examples fail under spark-submit, too; the second lacks `org.apache.parquet.avro` as well.
-WITHOUT_CLASSES = (EXAMPLES / "avro_inputformat.py", EXAMPLES / "parquet_inputformat.py")
