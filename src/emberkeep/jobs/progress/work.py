@@ -160,7 +160,9 @@ def ended(work: AttemptWork) -> AttemptWork:
         active_stages=0,
         active_tasks=0,
         total_tasks=work.completed_tasks,
-        stages=tuple(stage for stage in work.stages if stage.status != ACTIVE),
+        stages=tuple(
+            msgspec.structs.replace(stage, active=0, running_ms=0) for stage in work.stages if stage.status != ACTIVE
+        ),
         executors=most_worked(work.executors),
     )
 

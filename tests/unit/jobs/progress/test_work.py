@@ -51,10 +51,11 @@ def test_nothing_is_active_in_an_application_that_has_ended() -> None:
         total_tasks=10,
         active_tasks=2,
         completed_tasks=4,
-        stages=(stage(7), stage(6, "COMPLETE")),
+        stages=(stage(7), stage(6, "FAILED", running_ms=700)),  # of a stage that fails, tasks run on for a moment
     )
+    failed = msgspec.structs.replace(stage(6, "FAILED"), active=0, running_ms=0)
     assert ended(work) == AttemptWork(
-        completed_jobs=2, completed_stages=3, total_tasks=4, completed_tasks=4, stages=(stage(6, "COMPLETE"),)
+        completed_jobs=2, completed_stages=3, total_tasks=4, completed_tasks=4, stages=(failed,)
     )
 
 
