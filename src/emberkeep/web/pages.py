@@ -20,7 +20,7 @@ from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import parse_job_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
-from emberkeep.identities.job_access import may_act, visible
+from emberkeep.identities.job_access import may_act
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView
@@ -40,6 +40,7 @@ from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.logs.pages import JOB_LOG_PATHS, LOG_PATHS, LogPages
 from emberkeep.web.page_tags import KNOWN_HEADER, TIME_HEADER, page_tag, part_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
+from emberkeep.web.render import seen_jobs
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
 from emberkeep.web.savepoints.page import SavepointPages
 from emberkeep.web.static_files import static_route
@@ -141,7 +142,7 @@ class _Pages:
 
         async def show(request: web.Request) -> web.Response:
             identity = request[REQUEST_IDENTITY]
-            jobs = visible(identity, await self._gateway.jobs())
+            jobs = await seen_jobs(request, self._gateway)
             task_managers = [] if identity.namespace else await self._gateway.task_managers()
             request[_TAB] = cluster_tab(health(self._facts(identity, jobs, task_managers)))
             return await page(request)
@@ -150,7 +151,7 @@ class _Pages:
 
     async def overview(self, request: web.Request) -> web.Response:
         identity = request[REQUEST_IDENTITY]
-        jobs = visible(identity, await self._gateway.jobs())
+        jobs = await seen_jobs(request, self._gateway)
         running, ended = _split(jobs)
         task_managers = await self._gateway.task_managers()
         found = health(self._facts(identity, jobs, task_managers))
@@ -192,7 +193,7 @@ class _Pages:
             parse_status(query.get("state", "")), query.get("owner", "")[:200], query.get("name", "")[:200]
         )
         number = parse_page(query.get("page", "1"))
-        seen = visible(request[REQUEST_IDENTITY], await self._gateway.jobs())
+        seen = await seen_jobs(request, self._gateway)
         jobs = wanted.matching(seen)
         chosen = [job for job in jobs if wanted.status in (None, job.status)]
         first = (number - 1) * JOBS_PER_PAGE
@@ -212,7 +213,7 @@ class _Pages:
     async def job(self, request: web.Request) -> web.Response:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
-        seen = visible(identity, await self._gateway.jobs()) if job.started_from or job.pointers.savepoints else []
+        seen = await seen_jobs(request, self._gateway) if job.started_from or job.pointers.savepoints else []
         life = await self._events.life(job, identity)
         tag = part_tag(life.timeline, life.problem)
         worked = job.report.work.executors if job.report and job.report.work else ()

@@ -11,7 +11,6 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.terms import LeaderTerm, StoreDoubt
-from emberkeep.identities.job_access import visible
 from emberkeep.jobmanager.views.blobs import BlobServerGateway, BlobView
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobmanager.views.election import ElectionView
@@ -20,7 +19,7 @@ from emberkeep.web.cluster.leadership import CONNECTIONS, job_managers, leaders
 from emberkeep.web.cluster.tabs import leaders_tab
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.paging import page_address, parse_page
-from emberkeep.web.render import Render
+from emberkeep.web.render import Render, seen_jobs
 
 
 class ClusterPages:
@@ -46,7 +45,7 @@ class ClusterPages:
         """Show BLOBs; to an identity with a namespace, those of the jobs that it sees."""
         chosen, number = parse_filter(request.query), parse_page(request.query.get("page", "1"))
         identity = request[REQUEST_IDENTITY]
-        names = {job.job_id: job.name for job in visible(identity, await self._gateway.jobs())}
+        names = {job.job_id: job.name for job in await seen_jobs(request, self._gateway)}
         found: list[BlobView] = []
         if not identity.namespace or chosen.job is None or chosen.job in names:
             found = await self._blobs.blobs(chosen.job)

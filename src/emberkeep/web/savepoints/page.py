@@ -12,12 +12,11 @@ from aiohttp import web
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.request_identity import REQUEST_IDENTITY
-from emberkeep.identities.job_access import visible
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobmanager.views.savepoints import Lineage, SavepointKind, SavepointSelection, savepoint_views
 from emberkeep.lifecycle.verifications import Verifications
 from emberkeep.web.paging import page_address, page_count, parse_page
-from emberkeep.web.render import Render
+from emberkeep.web.render import Render, seen_jobs
 from emberkeep.web.savepoints.lines import savepoint_lines
 
 PER_PAGE: Final = 100
@@ -87,7 +86,7 @@ class SavepointPages:
         """Show the savepoints of the jobs that the caller sees."""
         identity = request[REQUEST_IDENTITY]
         wanted, number = parse_filter(request.query), parse_page(request.query.get("page", "1"))
-        jobs = visible(identity, await self._gateway.jobs())
+        jobs = await seen_jobs(request, self._gateway)
         views = savepoint_views(jobs)
         matching = wanted.selection.matching(views)
         chosen = [view for view in matching if wanted.kind in (None, view.kind)]
