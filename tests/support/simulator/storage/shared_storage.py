@@ -80,8 +80,15 @@ class SimStorage:
             (self._layout().checkpoints / job_id / "query").mkdir(parents=True, exist_ok=True)
 
     def has(self, job_id: JobId) -> bool:
-        """True if the job's checkpoints are there, or nobody writes any."""
-        return self._directory is None or (self._layout().checkpoints / job_id / "query").exists()
+        """True if the job's checkpoints are there, or nobody writes any.
+
+        Raises RuntimeError if another program has removed the directory of this simulation.
+        """
+        if self._directory is None:
+            return True
+        if not Path(self._directory.name).exists():
+            raise RuntimeError(f"another program has removed {self._directory.name}, which this simulation uses")
+        return (self._layout().checkpoints / job_id / "query").exists()
 
     def close(self) -> None:
         """Remove the directory."""
