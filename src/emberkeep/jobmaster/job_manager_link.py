@@ -60,9 +60,9 @@ class JobManagerLink:
         self._answer_timeout = answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT])
         self._beacon = Beacon(configuration[HEARTBEAT_INTERVAL], system.rng)
         self._known = False  # True if the JobManager knows of this attempt
-        self.epoch = 0  # of the newest JobManager that has replied
+        self.epoch = identity.epoch  # of the newest JobManager that has replied, at first of the one that started this
         self._older_answers = False
-        self.lineage = ""  # of the job store in which ``epoch`` counts; "" until a reply names it
+        self.lineage = identity.lineage  # of the job store in which ``epoch`` counts; "" until a reply names it
         self.lease: AttemptLease | None = None  # None: this process commits nothing
         self.on_silence: Callable[[], None] = lambda: None  # called if no reply came, or one of an older epoch
 

@@ -376,6 +376,8 @@ class DriverWork:
             address=self.address,
             task_manager=TaskManagerId(self.process.owner),
             pid=self.process.pid,
+            lineage=self.request.lineage,
+            epoch=self.request.epoch,
         )
         self.service = JobMasterService(
             self.system,

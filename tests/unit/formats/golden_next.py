@@ -150,6 +150,7 @@ SPEC_WITH_SECRETS = msgspec.structs.replace(
 )
 SPEC_WITH_NAMESPACE = msgspec.structs.replace(SPEC, namespace_claim=f"team-a.{'5' * 64}")
 SPEC_WITH_BIND_HOST = msgspec.structs.replace(SPEC, bind_host="::")
+SPEC_WITH_JOB_STORE = msgspec.structs.replace(SPEC, lineage="5" * 32, epoch=7)
 SPEC_WITH_RESOURCES = msgspec.structs.replace(
     SPEC,
     resources_file="/var/tm-1/attempts/1/resources.json",
@@ -610,6 +611,9 @@ FORMATS = {
     ),
     "spec-with-bind-host.record": Format(
         lambda path: write_spec(path, SPEC_WITH_BIND_HOST), read_spec, SPEC_WITH_BIND_HOST
+    ),
+    "spec-with-job-store.record": Format(
+        lambda path: write_spec(path, SPEC_WITH_JOB_STORE), read_spec, SPEC_WITH_JOB_STORE
     ),
     "spec-with-resources.record": Format(
         lambda path: write_spec(path, SPEC_WITH_RESOURCES), read_spec, SPEC_WITH_RESOURCES

@@ -67,7 +67,7 @@ from tests.support.scripted_service import ScriptedService
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 
 JOB = JobId("0" * 31 + "1")
-JOB_MANAGER, JOB_MASTER = "jm:1", "driver:1"
+JOB_MANAGER, JOB_MASTER, LINEAGE = "jm:1", "driver:1", "store-1"
 INTERVAL, TIMEOUT = 2.0, 10.0
 PROFILE = ResourceProfile(cores=1, memory_mb=500)
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
@@ -119,7 +119,15 @@ class Bench:
         )
         self.network.attach(JOB_MANAGER, self.job_manager)
         self.task_managers = [FakeTaskManager(0, self.network), FakeTaskManager(1, self.network)]
-        identity = Identity(job_id=JOB, attempt=1, address=JOB_MASTER, task_manager=TaskManagerId("tm-0"), pid=42)
+        identity = Identity(
+            job_id=JOB,
+            attempt=1,
+            address=JOB_MASTER,
+            task_manager=TaskManagerId("tm-0"),
+            pid=42,
+            lineage=LINEAGE,
+            epoch=1,
+        )
         self.service = JobMasterService(
             seeded_system(VirtualClock(loop), 1, "driver"),
             Configuration().with_texts({option.key: f"{value:g}" for option, value in SETTINGS.items()}, "test"),
@@ -260,6 +268,17 @@ def application(count: int = 2, app_id: str = "app-1") -> Application:
 
 
 # --- slots and executors ----------------------------------------------------------------------------------------------
+
+
+def test_it_registers_as_a_follower_of_the_job_store_whose_leader_ordered_its_start(run: Run) -> None:
+    """So a leader over an emptied job store does not answer that the job has ended."""
+
+    async def story(bench: Bench) -> None:
+        await bench.service.master.registered.wait()
+        (registration,) = bench.job_manager.asked(RegisterJobMaster)
+        assert (registration.lineage, registration.known_epoch) == (LINEAGE, 1)
+
+    run(story)
 
 
 def test_it_registers_before_there_is_an_application_and_then_says_what_it_needs(run: Run) -> None:

@@ -207,6 +207,8 @@ class JobMasterThread:
                 address=port.address,
                 task_manager=TaskManagerId(self._spec.task_manager),
                 pid=os.getpid(),
+                lineage=self._spec.lineage,
+                epoch=self._spec.epoch,
             )
             service = JobMasterService(system, self._configuration, rpc, self._bridge, identity, self._spec.job_manager)
             service.master.link.lease = self.lease

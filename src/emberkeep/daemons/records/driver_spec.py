@@ -49,6 +49,8 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     checkpoints: tuple[QueryCheckpoint, ...]  # commits of earlier attempts
     procedure: ProcedureRequest | None  # to be carried out; an earlier attempt may have begun it
     resources_file: str = ""  # lists the driver's custom resources for Spark; "" if it has none
+    lineage: str = ""  # job store of the JobManager that ordered the start; "": of an earlier release
+    epoch: int = 0  # of that JobManager
     namespace_claim: str = ""  # proves the job's namespace to task managers, see ``identities.attempts``
 
 

@@ -199,6 +199,8 @@ class ProcessStarts:
             checkpoints_recorded=request.checkpoints_recorded,
             checkpoints=request.checkpoints,
             procedure=request.procedure,
+            lineage=request.lineage,
+            epoch=request.epoch,
             namespace_claim=self._namespace_claim(graph),
             resources_file=_write_resources(directory, request),
         )
