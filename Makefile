@@ -106,8 +106,9 @@ ORDER ?= $(CAMPAIGN)
 # After so many minutes no further test begins; 0 sets no bound.
 MINUTES ?= 25
 .PHONY: test-long
-test-long: $(STAMP) java chromium host-tools flink airflow jupyter public-scripts ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
+test-long: $(STAMP) java chromium host-tools flink airflow jupyter ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
+	@$(MAKE) --no-print-directory public-scripts || echo "The tests with public scripts are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SEED ?= 1
