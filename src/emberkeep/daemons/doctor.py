@@ -124,6 +124,8 @@ async def _examine(configuration: Configuration, layout: StateLayout, url: str |
         expected = bool(url or os.environ.get(URL_VARIABLE) or endpoint.source == str(layout.cluster_file))
         runs, found = await _running(endpoint, configuration, seen, expected=expected)
         findings += found
+    if encrypts(configuration) and not (runs and endpoint is not None and endpoint.url.startswith("http:")):
+        findings += await asyncio.to_thread(_own_certificate, configuration, layout)
     if not problem and not runs and not expected:
         findings += _future_ports(configuration)
     return Report(findings=[*findings, *clock_findings(seen.clocks)])
@@ -148,8 +150,6 @@ def _machine(configuration: Configuration, layout: StateLayout) -> list[Finding]
         findings += disk_findings(read_disk(path, purpose))
     working = Path(configuration[WORKING_DIRECTORY] or layout.root)
     findings += path_findings(str(working), directories[working])
-    if encrypts(configuration):
-        findings += _own_certificate(configuration, layout)
     return findings
 
 
@@ -181,7 +181,7 @@ def _java() -> JavaFacts:
 
 
 def _own_certificate(configuration: Configuration, layout: StateLayout) -> list[Finding]:
-    """Return the findings about this machine's certificate, which `cluster up` makes if there is none."""
+    """Return the findings about this machine's certificate, which `cluster up` makes if there is none. Blocks."""
     path = layout.tls_files.certificate
     if _is_missing(Path(path)) and Path(path).is_relative_to(layout.tls):
         what = "there is none yet: the first JobManager makes the CA, and a certificate"

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 import yaml
 
+from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.cli.application import main
+from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, write_cluster
 from tests.unit.client.fake_job_manager import FakeJobManager, task_manager_info
 
 Output = pytest.CaptureFixture[str]
@@ -99,6 +101,27 @@ def test_a_running_cluster_is_looked_at(fake: FakeJobManager, capfd: Output) -> 
     assert ("port", "127.0.0.1:1", "error") in seen
     versions = [each["what"] for each in report["findings"] if each["check"] == "versions"]
     assert any(what.startswith("Emberkeep 0.0.1; JobManager ") for what in versions)
+
+
+def test_a_machine_of_a_cluster_that_does_not_encrypt_needs_no_certificate(
+    alone: Path, fake: FakeJobManager, capfd: Output
+) -> None:
+    encrypting = ["doctor", "-D", "security.encryption=tls", "-o", "json"]
+    main([*encrypting, "-D", "rest.port=0"])
+    assert findings(capfd)["certificate"] == ["unknown"], "nothing runs yet"
+    state = Path(os.environ["EMBERKEEP_STATE_DIR"])
+    record = ClusterRecord(
+        url=fake.url,
+        token_file=str(state / "token"),
+        shape=ClusterShape(nodes=(), slots=1, memory="", definitions=()),
+        job_manager=DaemonRecord(name="jobmanager", identity=own_identity(), directory=str(alone)),
+        task_managers=(),
+    )
+    write_cluster(state / "cluster.json", record)
+    main(encrypting)
+    found = findings(capfd)
+    assert found["port"] == ["ok"]
+    assert "certificate" not in found
 
 
 @pytest.mark.parametrize(("here", "severity"), [("20s", "ok"), ("1min", "warning")])
