@@ -48,7 +48,8 @@ def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) 
     departures: dict[TaskManagerId, list[Departure]] = {}
     expected: dict[TaskManagerId, list[JobView]] = {}
     for job in running.values():
-        for executor in job.status_report.executors if job.status_report is not None else ():
+        report = job.report
+        for executor in report.executors if report is not None else ():
             if executor.departure is not None:
                 departures.setdefault(executor.task_manager, []).append(executor.departure)
         if job.driver_expected_on is not None:
