@@ -78,7 +78,7 @@ class FittedTable:
         wraps: bool = True,
     ) -> None:
         self._columns = tuple(columns)
-        self._rows = [tuple(map(inert, row)) for row in rows]
+        self._rows = [tuple(inert(cell).expandtabs() for cell in row) for row in rows]
         self._dispensable = dispensable
         self._wraps = wraps
 

@@ -66,6 +66,12 @@ def test_what_cannot_be_left_out_is_shortened() -> None:
     assert line.split()[1].endswith("…")
 
 
+@pytest.mark.parametrize("width", [30, 200])
+def test_tabs_take_room(width: int) -> None:
+    _, line = shown(FittedTable(["NAME", "STATE"], [["a\tb", "RUNNING"]]), width)
+    assert line.split() == ["a", "b", "RUNNING"]
+
+
 @pytest.mark.parametrize("width", [1, 5, 20, 80])
 def test_it_can_be_shown_anywhere(width: int) -> None:
     assert shown(FittedTable(["ID", "NAME"], [["1", "n" * 60]]), width)
