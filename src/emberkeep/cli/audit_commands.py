@@ -84,7 +84,7 @@ def audit(
         if choice.job is not None:
             parameters["jobid"] = await resolve_job(client, choice.job)
         entries = await _newest(client, parameters, choice.limit)
-        print_entries(entries, output, _COLUMNS, _row, is_first=True)
+        print_entries(entries, output, _COLUMNS, _row, is_first=True, dispensable=("FROM",))
         if not entries and not output.is_data:
             say("the audit log has no such entries")
         patience = Patience()

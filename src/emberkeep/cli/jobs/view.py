@@ -223,6 +223,7 @@ def _print_attempts(job: JobDetailsInfo) -> None:
                 )
                 for attempt in job.emberkeep.attempts
             ],
+            ("EXIT CODE", "ENDED"),
         )
 
 

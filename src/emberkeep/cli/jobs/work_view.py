@@ -80,6 +80,7 @@ def print_executors(job: JobDetailsInfo) -> None:
                 )
                 for executor in job.emberkeep.executors
             ],
+            ("CORES", "PID", "HEAP", "GC", "REGISTERED"),
         )
 
 

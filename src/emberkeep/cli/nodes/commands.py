@@ -33,12 +33,12 @@ def list_nodes(
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
     """List the nodes: what runs there, and what is blocked. As JSON or YAML: the blocklist."""
-    from emberkeep.cli.nodes.status import Nodes, node_table, read_nodes
+    from emberkeep.cli.nodes.status import LESS_OF_NODES, Nodes, node_table, read_nodes
 
     def text(nodes: Nodes, is_wide: bool) -> None:
         columns, rows = node_table(*nodes, is_wide=is_wide)
         if rows:
-            print_table(columns, rows)
+            print_table(columns, rows, LESS_OF_NODES)
         else:
             say("no task manager is registered, and nothing is blocked")
 

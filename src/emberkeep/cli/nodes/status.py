@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from emberkeep.cli.wording import counted, until
 from emberkeep.client.rest_client import RestClient
@@ -10,6 +11,8 @@ from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo, BlocklistI
 from emberkeep.protocol.rest_task_managers import TaskManagerSummary
 
 _COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
+# What a list of nodes leaves out first on a narrow terminal.
+LESS_OF_NODES: Final = ("TASK MANAGERS", "DRIVERS", "SLOTS")
 
 Nodes = tuple[BlocklistInfo, list[TaskManagerSummary]]
 

@@ -208,4 +208,5 @@ def _print(info: SavepointInfo) -> None:
                 )
                 for query in info.queries
             ],
+            ("FILES", "MODE", "DRAINED FROM"),
         )
