@@ -27,7 +27,7 @@ class Link(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """``tone``: running, waiting or failed. ``short``: a few words for the title; "" if nothing is wrong.
 
-    ``links``: where a person looks next, one for each thing that is wrong.
+    ``links``: where a person looks next, at most one for each thing that is wrong.
     """
 
     tone: str
@@ -145,7 +145,7 @@ def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many:
     since = _entered(first, status)
     at = "at" if status.is_globally_terminal else "since"
     if len(jobs) == 1:
-        cause = first.root_cause or why_lost(first)
+        cause = first.root_cause or _why_lost(first)
         why = f": {cause}" if cause else ""
         yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}", _page_of(first))
     else:
@@ -205,7 +205,7 @@ def waits_since(job: JobView) -> int:
     return job.waiting_since_ms if job.status is JobStatus.RUNNING else _entered(job, job.status)
 
 
-def why_lost(job: JobView) -> str:
+def _why_lost(job: JobView) -> str:
     """Return why the newest attempt that failed has failed; "" if none has."""
     failed = [each.outcome for each in job.attempts if each.outcome is not None and each.outcome.kind is not None]
     return failed[-1].message if failed else ""
