@@ -47,6 +47,7 @@ def test_no_job_notices_an_upgrade() -> None:
     played = play_world(world(UPGRADE))
     assert not played.report.violations, played.report.failure()
     assert played.faults == Counter({"rolling upgrade": 1})
+    assert ("j", "RUNNING", "rolling upgrade") in played.triples
     assert played.report.counts["driver adopted"] >= 2
 
 

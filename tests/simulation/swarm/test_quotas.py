@@ -91,5 +91,9 @@ def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_worlds_of_the_swarm_share_their_slots() -> None:
     shared = [world for number in range(200) if (world := draw_world(f"unit-{number}")).family == "shared"]
     assert 4 <= len(shared) <= 20
-    played = play_world(next(world for world in shared if any(job.script.namespace for job in world.jobs)))
-    assert not played.report.violations, played.report.failure()
+    judged = set()
+    for world in shared[:3]:
+        played = play_world(world)
+        assert not played.report.violations, played.report.failure()
+        judged |= {rule for rule, _, _ in played.triples}
+    assert {"w", "x"} <= judged

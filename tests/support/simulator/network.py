@@ -255,6 +255,7 @@ class SimNetwork:
         failed, received = "", self._loop.time()
         try:
             if listener.party.old:
+                self._history.judged("j")
                 check_known(exchange.operation, exchange.data)
             reply = await listener.handle(exchange.operation, exchange.data)
         except EmberkeepError as error:
