@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import emberkeep
 
@@ -92,6 +94,7 @@ def test_the_version_is_in_one_place() -> None:
         assert source == Path(emberkeep.__file__)
 
 
+DEVELOPMENT = ("connect", "dev", "object-store", "opentelemetry")  # the extras that `make lock` locks for it
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 _PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+( ; .+)? \\(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+")
 
@@ -103,6 +106,32 @@ def test_each_dependency_is_locked_with_its_hashes(lock: Path) -> None:
     entries = re.split(r"\n(?=\S)", text)
     assert entries
     assert [entry for entry in entries if not _PINNED.fullmatch(entry)] == []
+
+
+def asked_for(lock: str) -> list[Requirement]:
+    """What ``make lock`` locks there beside its own dependencies."""
+    source = ROOT / lock.replace(".lock", ".in")
+    if source.exists():
+        lines = [line for line in source.read_text().splitlines() if line and not line.startswith("#")]
+    else:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        lines = project["dependencies"]
+        if lock == "requirements-dev.lock":
+            lines += [line for extra in DEVELOPMENT for line in project["optional-dependencies"][extra]]
+    return [Requirement(line) for line in lines]
+
+
+@pytest.mark.req("SEC-20")
+@pytest.mark.parametrize(
+    "lock",
+    ["requirements.lock", "requirements-dev.lock", *(path.with_suffix(".lock").name for path in ROOT.glob("*.in"))],
+)
+def test_a_lock_has_what_was_asked_for(lock: str) -> None:
+    found = re.findall(r"^([A-Za-z0-9._-]+)(?:\[[a-z0-9,]+\])?==(\S+)", (ROOT / lock).read_text(), re.MULTILINE)
+    locked = {canonicalize_name(name): version for name, version in found}
+    asked = {canonicalize_name(each.name): each.specifier for each in asked_for(lock)}
+    assert asked.keys() - locked.keys() == set()
+    assert [name for name, versions in asked.items() if not versions.contains(locked[name], prereleases=True)] == []
 
 
 @pytest.mark.req("SEC-20")
