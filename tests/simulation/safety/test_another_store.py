@@ -68,6 +68,32 @@ def test_what_runs_goes_on_until_the_job_store_is_given_back(epoch: int) -> None
 
 
 @pytest.mark.req("SAFE-6")
+def test_a_driver_that_starts_meanwhile_waits_for_the_store_of_its_job() -> None:
+    """The leader that ordered its start is gone before the driver has ever spoken to it."""
+
+    async def story(run: Run) -> None:
+        cluster, starts = run.cluster, asyncio.Event()
+        cluster.machines.on_start.append(lambda process: starts.set() if "driver" in process.name else None)
+        job = cluster.submit("batch", Script(seconds=5.0))
+        await starts.wait()
+        own, jobs = cluster.store.disk, list(cluster.jobs)
+        assert not run.properties.scripts_run
+        cluster.jobs.clear()  # this JobManager does not know it
+        lead_with(run, MemoryDisk(epoch=50, lineage="another"))
+        await wait_for(run, strangers(run), "its task manager is named")
+        await asyncio.sleep(cluster.configuration[HEARTBEAT_TIMEOUT])
+        assert not run.properties.scripts_run
+        assert drivers(run), "it waits"
+        cluster.jobs.extend(jobs)
+        lead_with(run, own)
+        await run.settle()
+        assert attempt(run, job) == 1
+        await run.end_everything()
+
+    passes(story, task_managers=1, files=False)
+
+
+@pytest.mark.req("SAFE-6")
 def test_a_task_manager_that_holds_nothing_follows_any_store() -> None:
     async def story(run: Run) -> None:
         cluster = run.cluster
