@@ -84,7 +84,7 @@ def health(facts: ClusterFacts) -> Health:
         running = sum(not job.status.is_globally_terminal for job in facts.jobs)
         what = f"{_jobs(running)} {'runs' if running == 1 else 'run'}" if running else "no job runs"
         return Health(tone="running", text=f"All is well: {what}.")
-    text = capitalize_first("; ".join(each.short + each.more for each in problems))
+    text = capitalize_first("; ".join((each.short + each.more).rstrip(".") for each in problems))
     links = tuple(each.link for each in problems if each.link is not None)
     return Health(tone=problems[0].tone, text=f"{text}.", short=problems[0].short, links=links)
 
@@ -145,7 +145,7 @@ def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many:
     since = _entered(first, status)
     at = "at" if status.is_globally_terminal else "since"
     if len(jobs) == 1:
-        cause = first.root_cause or _why_lost(first)
+        cause = first.root_cause or newest_failure(first)[1]
         why = f": {cause}" if cause else ""
         yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}", _page_of(first))
     else:
@@ -205,10 +205,12 @@ def waits_since(job: JobView) -> int:
     return job.waiting_since_ms if job.status is JobStatus.RUNNING else _entered(job, job.status)
 
 
-def _why_lost(job: JobView) -> str:
-    """Return why the newest attempt that failed has failed; "" if none has."""
-    failed = [each.outcome for each in job.attempts if each.outcome is not None and each.outcome.kind is not None]
-    return failed[-1].message if failed else ""
+def newest_failure(job: JobView) -> tuple[int, str]:
+    """Return the number of the newest attempt that has failed, and why; 0 and "" if none has."""
+    for each in reversed(job.attempts):
+        if each.outcome is not None and each.outcome.kind is not None:
+            return each.attempt, each.outcome.message
+    return 0, ""
 
 
 def _since(time_ms: int) -> str:

@@ -6,7 +6,7 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.outstanding import together
 from emberkeep.web.formats import backlog_text, count, moment
-from emberkeep.web.health import Health, waits_since
+from emberkeep.web.health import Health, newest_failure, waits_since
 
 _STARTING = (JobStatus.CREATED, JobStatus.INITIALIZING)
 
@@ -36,7 +36,7 @@ def job_health(job: JobView) -> Health:
 
 
 def _said(tone: str, text: str, job: JobView) -> Health:
-    return Health(tone=tone, text=f"{text}. {_work(job)}".rstrip())
+    return Health(tone=tone, text=f"{text.rstrip('.')}. {_work(job)}".rstrip())
 
 
 def _ended(job: JobView) -> Health:
@@ -68,10 +68,8 @@ def _work(job: JobView) -> str:
 
 
 def _why_restarted(job: JobView) -> str:
-    failed = [each for each in job.attempts if each.outcome is not None and each.outcome.kind is not None]
-    if not failed or failed[-1].outcome is None:
-        return ""
-    return f" after attempt {failed[-1].attempt}: {failed[-1].outcome.message}"
+    attempt, why = newest_failure(job)
+    return f" after attempt {attempt}: {why}" if attempt else ""
 
 
 def _because(reason: str) -> str:

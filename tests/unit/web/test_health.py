@@ -145,6 +145,15 @@ def test_what_needs_a_person_comes_first(found: ClusterFacts, expected: Health) 
     assert msgspec.structs.replace(health(found), links=()) == expected
 
 
+def test_a_reason_that_is_a_sentence_ends_once() -> None:
+    alarmed = changed(JOB, alarms=(msgspec.structs.replace(ALARM, message="No commit."),))
+    failed = changed(FAILED, root_cause="IllegalStateException: It is closed.")
+    assert health(facts([alarmed, failed])).text == (
+        f"Job etl has an alarm (since {SINCE}): No commit; "
+        f"job report has failed at {SINCE}: IllegalStateException: It is closed."
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "links"),
     [

@@ -44,6 +44,11 @@ def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
             "The backlog is 1\u202f200 rows.",
         ),
         (
+            job(alarms=(msgspec.structs.replace(ALARM, message="It grows."),)),
+            "failed",
+            "Not healthy since 2026-11-18 11:05:40: query clicks: It grows. The backlog is 1\u202f200 rows.",
+        ),
+        (
             job(JobStatus.RESTARTING, status_report=None),
             "waiting",
             "Not healthy since 2026-11-18 11:06:38: the job is restarting after attempt 1: "
