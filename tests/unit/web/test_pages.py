@@ -235,6 +235,7 @@ async def test_nothing_of_an_ended_job_is_shown_as_running(site: Site) -> None:
     site.gateway.add(job_view(job_id(1), "etl", JobStatus.CANCELED, status_report=status_report()))
     page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
     assert "<dd>0 running · " in page
+    assert "0 of 3" not in page
     assert "0 of 11 Spark jobs active" in page
 
 

@@ -291,6 +291,8 @@ def _executors_registered(view: JobView) -> int:
 
 
 def _executors_wanted(view: JobView) -> int:
+    if view.status.is_globally_terminal:
+        return 0
     if view.status_report is None:
         return 0 if view.graph is None else view.graph.resources.executors
     return view.status_report.executors_wanted

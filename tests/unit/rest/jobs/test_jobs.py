@@ -133,6 +133,7 @@ async def test_nothing_of_an_attempt_that_is_over_is_told_as_running(site: Site,
     site.gateway.add(job_view(job_id(1), "etl", status, status_report=status_report()))
     listed = msgspec.json.decode((await site.get("/v1/jobs/overview")).body, type=MultipleJobsDetails).jobs[0]
     assert (listed.emberkeep.executors, listed.tasks.running) == (0, 0)
+    assert listed.emberkeep.executors_wanted == (3 if status is JobStatus.RESTARTING else 0)
     job = msgspec.json.decode((await site.get(J1)).body, type=JobDetailsInfo).emberkeep
     assert job.executors == []
     assert [one.id for one in job.ended_executors] == ["1"]
