@@ -6,6 +6,7 @@ Only reads Linux's /proc. Processes are started and stopped elsewhere.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import msgspec
@@ -101,6 +102,26 @@ def may_be_alive(identity: ProcessIdentity) -> bool:
     except OSError:
         return True
     return True
+
+
+def is_ending(identity: ProcessIdentity) -> bool:
+    """True if exactly this process still runs, but exits or was sent SIGKILL: it runs no code of its own any longer.
+
+    On a busy machine a process may take a second to end after that. Raises OSError.
+    """
+    stat = read_stat(identity.pid)
+    if stat is None or not is_alive(identity):
+        return False
+    return stat.is_ending or bool(_pending_signals(identity.pid) >> (signal.SIGKILL - 1) & 1)
+
+
+def _pending_signals(pid: int) -> int:
+    """Return the signals that a process has not acted on, as a mask. The one of SIGKILL stays until it has ended."""
+    try:
+        lines = (_PROC / str(pid) / "status").read_text("utf-8", "replace").splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:")), 0)
 
 
 def is_alive(identity: ProcessIdentity) -> bool:

@@ -12,7 +12,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.durable import write_file
-from emberkeep.base.processes.process_identity import ProcessIdentity, is_alive
+from emberkeep.base.processes.process_identity import ProcessIdentity, is_alive, is_ending
 from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 
 _FORMAT, _VERSION = "emberkeep-cluster", 1
@@ -32,6 +32,11 @@ class DaemonRecord(Compatible, frozen=True, kw_only=True):
     @property
     def is_running(self) -> bool:
         return is_alive(self.identity)
+
+    @property
+    def is_ending(self) -> bool:
+        """True if it was killed, or exits, and still counts as running."""
+        return is_ending(self.identity)
 
 
 class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ from emberkeep.client.rest_client import RestClient
 
 Say = Callable[[str], None]
 
+_ENDING_SECONDS = 10.0  # for which `up` waits for daemons that were just killed
 _REGISTRATION_TIMEOUT = 90.0  # seconds
 _POLL = 0.2
 
@@ -89,6 +90,8 @@ class LocalCluster:
         self._check_addresses(shape)
         with self._lock():
             record = self.record()
+            if record is not None:
+                await self._see_ends(record)
             if record is not None and not record.ca and has_processes(record, self._layout):
                 self._starts.stay_unencrypted(record.shape)
             if record is not None and is_left(record, self._layout):
@@ -117,6 +120,14 @@ class LocalCluster:
                 else:
                     self._take_back(started, record)
                 raise
+
+    async def _see_ends(self, record: ClusterRecord) -> None:
+        """Wait until daemons that were just killed have ended: until then they would count as running."""
+        deadline = time.monotonic() + _ENDING_SECONDS
+        while time.monotonic() < deadline:
+            if not any(daemon.is_ending for daemon in record.daemons):
+                return
+            await asyncio.sleep(_POLL)
 
     def _check_addresses(self, shape: ClusterShape) -> None:
         """Raise InvalidInput if several task managers of this machine would offer the same GPUs."""
