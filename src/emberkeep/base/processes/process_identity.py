@@ -109,8 +109,8 @@ def is_ending(identity: ProcessIdentity) -> bool:
 
     On a busy machine a process may take a second to end after that. Raises OSError.
     """
-    stat = read_stat(identity.pid)
-    if stat is None or not is_alive(identity):
+    stat = _live_stat(identity)
+    if stat is None:
         return False
     return stat.is_ending or bool(_pending_signals(identity.pid) >> (signal.SIGKILL - 1) & 1)
 
@@ -129,7 +129,12 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
     Raises OSError.
     """
+    return _live_stat(identity) is not None
+
+
+def _live_stat(identity: ProcessIdentity) -> ProcessStat | None:
+    """Return what the kernel reports about exactly this process; None if it no longer runs. Raises OSError."""
     stat = read_stat(identity.pid)
     if stat is None or stat.is_dead or stat.start_ticks != identity.start_ticks:
-        return False
-    return boot_id() == identity.boot_id
+        return None
+    return stat if boot_id() == identity.boot_id else None

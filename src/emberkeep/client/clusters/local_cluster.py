@@ -92,8 +92,8 @@ class LocalCluster:
             record = self.record()
             if record is not None:
                 await self._see_ends(record)
-            if record is not None and not record.ca and has_processes(record, self._layout):
-                self._starts.stay_unencrypted(record.shape)
+                if not record.ca and has_processes(record, self._layout):
+                    self._starts.stay_unencrypted(record.shape)
             if record is not None and is_left(record, self._layout):
                 shape = record.shape if as_it_was else shape
                 if record.shape != shape:
