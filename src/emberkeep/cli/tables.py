@@ -87,8 +87,9 @@ class FittedTable:
         from rich.text import Text
 
         room = options.max_width
-        shown = self._shown(room)
-        widths = fitted([self._width(index) for index in shown], room)
+        natural = [self._width(index) for index in range(len(self._columns))]
+        shown = self._shown(natural, room)
+        widths = fitted([natural[index] for index in shown], room)
         table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
         for index, width in zip(shown, widths, strict=True):
             wraps = self._wraps and index == shown[-1]
@@ -98,11 +99,11 @@ class FittedTable:
             table.add_row(*(Text(row[index]) for index in shown))
         yield table
 
-    def _shown(self, room: int) -> list[int]:
-        """Return the indexes of the columns that are shown."""
+    def _shown(self, natural: Sequence[int], room: int) -> list[int]:
+        """Return the indexes of the columns that are shown. ``natural``: how wide each is if nothing is shortened."""
         shown = list(range(len(self._columns)))
         for name in self._dispensable:
-            if sum(min(self._width(index), _READABLE) + _GAP for index in shown) - _GAP <= room:
+            if sum(min(natural[index], _READABLE) + _GAP for index in shown) - _GAP <= room:
                 break
             if name in self._columns:
                 shown.remove(self._columns.index(name))
