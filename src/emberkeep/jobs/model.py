@@ -32,6 +32,11 @@ class JobStatus(enum.Enum):
         """True if the job has ended permanently, everywhere."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
+    @property
+    def is_troubled(self) -> bool:
+        """True if the newest attempt has failed, and no other one has begun."""
+        return self in (JobStatus.RESTARTING, JobStatus.FAILING)
+
 
 class ArtefactRole(enum.Enum):
     """The role of an uploaded file, by spark-submit's options."""

@@ -51,7 +51,6 @@ JOBS_PER_PAGE = 100
 AUDIT_PER_PAGE = 100
 _RUNNING_ON_OVERVIEW = 50
 _ENDED_ON_OVERVIEW = 10
-_LOST = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 _TAB = web.RequestKey("emberkeep.tab", Tab)  # what the browser's tab says unless the page says something else
 
@@ -315,4 +314,4 @@ def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
 
 def _troubled_first(jobs: Sequence[JobView]) -> list[JobView]:
     """Return jobs with an alarm, then those that were lost, those that wait, the others; each in the given order."""
-    return sorted(jobs, key=lambda job: (not job.alarms, job.status not in _LOST, not job.waiting))
+    return sorted(jobs, key=lambda job: (not job.alarms, not job.status.is_troubled, not job.waiting))

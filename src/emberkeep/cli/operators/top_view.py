@@ -40,7 +40,6 @@ _ABOVE = 4  # lines of a screen that others need: its title, perhaps a problem
 # What is left out first on a narrow terminal.
 _LESS_OF_JOBS = ("ATTEMPT", "TASKS", "ROWS/S IN", "EXECUTORS", "JOB ID", "ROWS/S OUT", "FOR")
 _LESS_OF_NODES = ("TASK MANAGER", "DRIVERS", "DISK FREE", "MEMORY USED")
-_LOST = (JobStatus.RESTARTING, JobStatus.FAILING)
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def top_lines(picture: TopPicture) -> list[str]:
 def need(job: JobDetails | JobDetailsInfo) -> tuple[bool, bool, bool, bool]:
     """Return what jobs are ordered by: first those with alarms, then lost ones, those that do not run, that wait."""
     own = job.emberkeep
-    return not own.alarms, job.state not in _LOST, job.state is JobStatus.RUNNING, not own.waiting
+    return not own.alarms, not job.state.is_troubled, job.state is JobStatus.RUNNING, not own.waiting
 
 
 def job_rows(jobs: Sequence[JobDetailsInfo]) -> list[tuple[str, ...]]:
