@@ -94,10 +94,13 @@ airflow: $(STAMP) ## Make the environment that the tests of the Airflow provider
 jupyter: $(STAMP) ## Make the environment whose Jupyter executes notebooks in the long tests: 100 MB, once
 	@$(BIN)/python -m tools.jupyter_environment
 
+define PUBLIC_SCRIPTS
+tools/ensure-h2.sh || echo "The example with a database is skipped." >&2
+$(BIN)/python -m tools.public_scripts_environment
+endef
 .PHONY: public-scripts
 public-scripts: $(STAMP) ## Make the environment with public scripts and libraries that the long tests run: 100 MB, once
-	@tools/ensure-h2.sh || echo "The example with a database is skipped." >&2
-	$(BIN)/python -m tools.public_scripts_environment
+	@$(PUBLIC_SCRIPTS)
 
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
@@ -108,7 +111,7 @@ MINUTES ?= 25
 .PHONY: test-long
 test-long: $(STAMP) java chromium host-tools flink airflow jupyter ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
-	@$(MAKE) --no-print-directory public-scripts || echo "The tests with public scripts are skipped." >&2
+	( $(PUBLIC_SCRIPTS) ) || echo "The tests with public scripts are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 SEED ?= 1
