@@ -76,7 +76,10 @@ class Actor:
         return turn()
 
     def tell(self, turn: Callable[[], object]) -> None:
-        """Put a turn into the inbox. Raises RetryLater if the inbox is full, with twice as much as ``ask`` accepts."""
+        """Put a turn into the inbox. Raises RetryLater if the inbox is full.
+
+        ``ask`` leaves half of the inbox to such turns.
+        """
         self._put(turn, None)
 
     async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
