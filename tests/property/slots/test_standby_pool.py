@@ -43,6 +43,7 @@ PROFILES = [
     for heap_mb, options in [(512, ()), (1024, ()), (1024, ("-Xss4m",)), (4096, ())]
 ]
 SIZES = {StandbyKind.DRIVER: 2, StandbyKind.EXECUTOR: 1}
+SLOTS = 2
 DEFAULTS = {kind: StandbyProfile(kind, 1024) for kind in StandbyKind}
 WARMING, PREPARING, READY, ENDING = StandbyState
 JOBS = [JobId(digit * 32) for digit in "123"]
@@ -63,7 +64,7 @@ class PoolLife(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pool = StandbyPool(SIZES, DEFAULTS)
+        self.pool = StandbyPool(SIZES, DEFAULTS, SLOTS)
         self.now = 0.0
         self.processes: dict[str, Process] = {}
         self.asked = {kind: deque([profile], maxlen=REMEMBERED) for kind, profile in DEFAULTS.items()}
@@ -216,7 +217,7 @@ class PoolLife(RuleBasedStateMachine):
         assert self.used() + effect.profile.memory_mb <= self.look.free_mb, "reserved memory is not used"
         assert self.now >= self.resume_at(effect.profile, job_id), "failures back off"
         if job_id is None:
-            assert self.count(kind=kind) < SIZES[kind], "no more processes than the size"
+            assert self.count(kind=kind) < self.size(kind), "no more processes than the size"
             assert self.wanted(kind)[effect.profile] > self.count(profile=effect.profile), "nobody asked for it"
         else:
             assert self.reserved.get(job_id) == effect.profile, "no job has it reserved"
@@ -243,7 +244,13 @@ class PoolLife(RuleBasedStateMachine):
     def check_end(self, effect: EndStandby) -> None:
         process = self.processes[effect.standby_id]
         assert process.state is not ENDING, "a process is ended once"
+        kind = process.profile.kind
         if self.is_needless(process):
+            process.state = ENDING
+            return
+        if process.job_id is None and len(self.living(kind)) > self.size(kind):
+            least = [each for each in self.living(kind) if each.profile not in self.wanted(kind)]
+            assert process in (least or self.living(kind)), "what jobs ask for is ended last"
             process.state = ENDING
             return
         if self.short_since is not None:
@@ -256,7 +263,6 @@ class PoolLife(RuleBasedStateMachine):
         else:
             assert process.state is READY, "a warm-up is not wasted"
             assert process.job_id is None, "what is reserved stays"
-            kind = process.profile.kind
             surplus = self.count(profile=process.profile) > self.wanted(kind)[process.profile]
             assert surplus or self.makes_room(process), "a wanted process stays"
         process.state = ENDING
@@ -277,6 +283,7 @@ class PoolLife(RuleBasedStateMachine):
     def check_progress(self, effects: list[StandbyEffect]) -> None:
         needless = [each for each in self.processes.values() if self.is_needless(each)]
         assert all(each.state is ENDING for each in needless), "what its job needs no longer is ended"
+        assert all(len(self.living(kind)) <= self.size(kind) for kind in StandbyKind), "executors are given back"
         free = {each.profile for each in self.processes.values() if each.state is READY and each.job_id is None}
         if not self.look.is_busy:
             assert not free & {profile for _, profile in self.lacking()}, "a job gets a ready process as its own"
@@ -301,7 +308,7 @@ class PoolLife(RuleBasedStateMachine):
             for profile in wanted:
                 if self.count(profile=profile) < wanted[profile] and self.now >= self.resume_at(profile, None):
                     room = self.look.free_mb - self.used() - profile.memory_mb
-                    assert room < 0 or self.count(kind=kind) >= SIZES[kind], "what jobs ask for most is started"
+                    assert room < 0 or self.count(kind=kind) >= self.size(kind), "what jobs ask for most is started"
                     assert room + max(unwanted, default=-(10**6)) < 0, "what jobs ask for most gets a place"
 
     def free_ready(self) -> list[Process]:
@@ -320,7 +327,19 @@ class PoolLife(RuleBasedStateMachine):
         counts = Counter(asked)
         last = {profile: number for number, profile in enumerate(asked)}
         ranked = sorted(counts, key=lambda profile: (counts[profile], last[profile]), reverse=True)
-        return Counter(ranked[place % len(ranked)] for place in range(SIZES[kind]))
+        return Counter(ranked[place % len(ranked)] for place in range(self.size(kind)))
+
+    def size(self, kind: StandbyKind) -> int:
+        """Return how many processes the pool keeps for any job: an executor more for each reserved standby."""
+        return min(SIZES[kind] + len(self.reserved), SLOTS) if kind is StandbyKind.EXECUTOR else SIZES[kind]
+
+    def living(self, kind: StandbyKind) -> list[Process]:
+        """Return the processes for any job that the pool does not end."""
+        return [
+            each
+            for each in self.processes.values()
+            if each.profile.kind is kind and each.job_id is None and each.state is not ENDING
+        ]
 
     def resume_at(self, profile: StandbyProfile, job_id: JobId | None) -> float:
         number, failed_at = self.failures.get((profile, job_id), (0, 0.0))
@@ -479,7 +498,9 @@ def forgets_that_it_ends(original: Original) -> Original:
 PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
     "processes start while jobs start theirs": ("_refill", lambda original: during(original, _is_busy=False)),
     "processes start in reserved memory": ("_refill", lambda original: during(original, _free_mb=10**6)),
-    "more processes than the size": ("_refill", lambda original: during(original, sizes=dict.fromkeys(SIZES, 3))),
+    "more processes than the size": ("_refill", lambda original: during(original, sizes=dict.fromkeys(SIZES, 4))),
+    "no executors for reserved standbys": ("_refill", lambda original: during(original, _reserved={})),
+    "more executors than slots": ("_refill", lambda original: during(original, _slots=9)),
     "failures cause no pause": ("_refill", lambda original: during(original, _back_off=BackOff())),
     "pauses do not grow": ("_ended", no_back_off),
     "a profile that fails keeps all others waiting": ("_refill", one_failure_stops_all),

@@ -189,6 +189,7 @@ class SimCluster:
                 self.machines,
                 plan.seed,
                 {StandbyKind.DRIVER: plan.standby_drivers, StandbyKind.EXECUTOR: plan.standby_executors},
+                plan.slots,
                 contextvars.Context(),
                 plan.bad_imports,
             ),

@@ -73,7 +73,8 @@ class SimLauncher:
         self._supervisor.on_kill.append(self._killing)
         disk_rng = seeded_random(room.seed, f"{agent.name}#{agent.pid}/standbys' disk")
         disk = SimStandbyFiles(room.standbys.disk(machine), room.standbys.wanted, disk_rng)
-        self.pool = StandbyPool(room.standbys.sizes, DEFAULTS if any(room.standbys.sizes.values()) else {})
+        sizes = room.standbys.sizes
+        self.pool = StandbyPool(sizes, DEFAULTS if any(sizes.values()) else {}, room.standbys.slots)
         self.job_files = SimJobFiles(seeded_random(room.seed, f"{agent.name}#{agent.pid}/standbys' files"))
         self.standbys = Standbys(disk, self.job_files, self._make_standby, self._supervisor, self.pool)
         self._starts = JobStarts(self.standbys, self._supervisor)

@@ -109,8 +109,9 @@ class StandbyProperties:
         waiting = [each for each in room.waiting(node.id) if not _is_a_jobs(each, node)]
         present = Counter(each.profile.kind for each in waiting)
         assert node.launcher is not None
-        present[StandbyKind.DRIVER] -= len({each.job_id for each in node.launcher.pool.standbys()} - {None})
-        extra = [f"{count} standby {kind.value}s" for kind, count in present.items() if count > room.sizes[kind]]
+        pool = node.launcher.pool
+        present[StandbyKind.DRIVER] -= len({each.job_id for each in pool.standbys()} - {None})
+        extra = [f"{count} standby {kind.value}s" for kind, count in present.items() if count > pool.size(kind)]
         if not extra:
             self.extra_since.pop(life, None)
         elif now - self.extra_since.setdefault(life, now) > EXTRA_BOUND:
@@ -151,7 +152,7 @@ class StandbyProperties:
         if pool._back_off:  # it pauses, which may be long
             return found
         present = Counter(each.profile.kind for each in pool.standbys() if each.state is StandbyState.READY)
-        for kind, size in room.sizes.items():
+        for kind, size in room.sizes.items():  # no job has a reserved standby any longer
             largest = max((each.memory_mb for each in pool._asked[kind]), default=0)
             if present[kind] < size and pool.memory_mb + largest <= self.cluster.plan.memory_mb:
                 found.append(f"{node.id} has {present[kind]} of {size} standby {kind.value}s")

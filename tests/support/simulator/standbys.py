@@ -280,14 +280,15 @@ class StandbyRoom:
 
     ``bad_imports``: probability that an import ends a process, and that one hangs.
 
-    ``sizes``: of each task manager's pool. ``standbys``: all that were ever started, by pid. ``releases``: other
-    releases that were installed, by machine. ``starved``: machines on which warm-ups run out of memory. ``context``: of
-    the world around the processes, which nothing freezes.
+    ``sizes``, ``slots``: of each task manager's pool. ``standbys``: all that were ever started, by pid. ``releases``:
+    other releases that were installed, by machine. ``starved``: machines on which warm-ups run out of memory.
+    ``context``: of the world around the processes, which nothing freezes.
     """
 
     machines: Machines
     seed: str
     sizes: dict[StandbyKind, int]
+    slots: int
     context: contextvars.Context
     bad_imports: float = 0.0
     standbys: dict[int, SimStandby] = field(default_factory=dict)

@@ -807,7 +807,8 @@ STANDBY_EXECUTORS = define(
         1,
         integer(0, 64),
         "integer",
-        "Warm executor processes that a task manager keeps ready for jobs, on the same terms. 0: none.",
+        "Warm executor processes that a task manager keeps ready for jobs, on the same terms, and one more for each "
+        "job that has a reserved standby there (`execution.standby`), up to its number of slots. 0: none.",
     )
 )
 SLOT_TIMEOUT = define(

@@ -26,6 +26,7 @@ from emberkeep.base.configuration.options import (
     BLOB_RETENTION,
     CGROUPS,
     CORES,
+    SLOTS,
     STANDBY_DRIVERS,
     STANDBY_EXECUTORS,
     TASK_MANAGER_BIND_HOST,
@@ -222,7 +223,8 @@ def _standby_pool(configuration: Configuration) -> StandbyPool:
         StandbyKind.DRIVER: configuration[STANDBY_DRIVERS],
         StandbyKind.EXECUTOR: configuration[STANDBY_EXECUTORS],
     }
-    return StandbyPool(sizes, {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes})
+    defaults = {kind: StandbyProfile(kind, DEFAULT_HEAP_MB) for kind in sizes}
+    return StandbyPool(sizes, defaults, configuration[SLOTS])
 
 
 def offered_cores(configuration: Configuration) -> int:

@@ -207,7 +207,7 @@ class Standbys:
 
     def report(self) -> StandbyReport | None:
         """Return what any job can take; None if no standby processes are kept."""
-        drivers, executors = (self.pool.sizes.get(kind, 0) for kind in (StandbyKind.DRIVER, StandbyKind.EXECUTOR))
+        drivers, executors = (self.pool.size(kind) for kind in (StandbyKind.DRIVER, StandbyKind.EXECUTOR))
         if not drivers and not executors:
             return None
         ready = self.pool.count_ready()

@@ -6,7 +6,8 @@ whose processes fail is tried less and less often, and does not delay other prof
 
 Beyond that, it keeps one driver for each job that has a *reserved standby* here. Such a process belongs to its job from
 its start, or from the moment when the pool picks it among the ready ones. No other job gets it. It comes before the
-other processes where memory is short, and is ended once its job no longer needs it here.
+other processes where memory is short, and is ended once its job no longer needs it here. For each such job, the pool
+also keeps one executor more than otherwise: a node that takes over from a lost one starts more of them at once.
 """
 
 from __future__ import annotations
@@ -43,12 +44,17 @@ PRESSURE_SECONDS = 10.0  # a reserved slot may be about to take a standby, so th
 class StandbyPool:
     """Decides which standby processes one task manager keeps.
 
-    ``sizes``: number of processes to keep for any job, by kind. ``defaults``: profiles that the pool keeps before any
-    job has asked for others. A pool that keeps no drivers has no reserved standbys either.
+    - ``sizes``: number of processes to keep for any job without reserved standbys, by kind. A pool that keeps no
+      drivers has no reserved standbys either.
+    - ``defaults``: profiles that the pool keeps before any job has asked for others.
+    - ``slots``: of the task manager. Reserved standbys do not make the pool keep more executors than these.
     """
 
-    def __init__(self, sizes: dict[StandbyKind, int], defaults: dict[StandbyKind, StandbyProfile]) -> None:
+    def __init__(
+        self, sizes: dict[StandbyKind, int], defaults: dict[StandbyKind, StandbyProfile], slots: int = 1
+    ) -> None:
         self.sizes = sizes
+        self._slots = slots
         self._asked: dict[StandbyKind, deque[StandbyProfile]] = {
             kind: deque([profile], maxlen=REMEMBERED) for kind, profile in defaults.items()
         }
@@ -65,6 +71,13 @@ class StandbyPool:
     def memory_mb(self) -> int:
         """MiB of all processes of the pool."""
         return self._members.memory_mb
+
+    def size(self, kind: StandbyKind) -> int:
+        """Return how many processes of a kind the pool keeps for any job."""
+        size = self.sizes.get(kind, 0)
+        if kind is StandbyKind.EXECUTOR and size:
+            size += max(0, min(len(self._reserved), self._slots - size))
+        return size
 
     def standbys(self) -> tuple[Standby, ...]:
         """Return the processes of the pool, the oldest first."""
@@ -187,10 +200,19 @@ class StandbyPool:
         self._back_off.failed(cause, now, known | {(profile, job_id) for job_id, profile in self._reserved.items()})
 
     def _withdraw(self) -> Iterator[StandbyEffect]:
-        """End the processes whose jobs no longer need them here. No other job may get what a job has imported."""
+        """End the processes whose jobs no longer need them here. No other job may get what a job has imported.
+
+        End the executors beyond the size, too: first those that jobs ask for least, and the newest of them.
+        """
         for standby in self._members.living():
             if standby.job_id is not None and self._reserved.get(standby.job_id) != standby.profile:
                 yield self._end(standby, "its job needs it no longer")
+        for kind in self.sizes:
+            wanted = self._wanted(kind)
+            able = self._members.living_for_any(kind)
+            able.sort(key=lambda standby: standby.profile not in wanted)
+            for standby in able[self.size(kind) :]:
+                yield self._end(standby, "no reserved standby needs it any longer")
 
     def _give_back(self, now: float) -> Iterator[StandbyEffect]:
         """End processes, the least useful first, if they have used reserved memory for a while."""
@@ -248,14 +270,14 @@ class StandbyPool:
             if replaced is not None:
                 yield self._end(replaced, "a job's reserved standby needs its memory")
                 return
-        for kind, size in self.sizes.items():
+        for kind in self.sizes:
             members = self._members.for_any(kind)
             present = Counter(standby.profile for standby in members)
             wanted = self._wanted(kind)
             for profile in (wanted - present).elements():
                 if self._back_off.pauses((profile, None), now):
                     continue
-                if len(members) < size and self.memory_mb + profile.memory_mb <= self._free_mb:
+                if len(members) < self.size(kind) and self.memory_mb + profile.memory_mb <= self._free_mb:
                     yield StartStandby(self._members.start(profile, None).standby_id, profile)
                     return
                 surplus = [s for s in self._members.ready_for_any() if s.profile in present - wanted]
@@ -267,7 +289,7 @@ class StandbyPool:
     def _wanted(self, kind: StandbyKind) -> Counter[StandbyProfile]:
         """Return the profiles to keep: those that jobs asked for most often lately, the newest first among equals."""
         asked = self._asked.get(kind)
-        size = self.sizes.get(kind, 0)
+        size = self.size(kind)
         if not asked or size == 0:
             return Counter()
         counts = Counter(reversed(asked))
@@ -283,7 +305,7 @@ class StandbyPool:
 
     def check_invariants(self) -> None:
         """Raise AssertionError if the state contradicts itself."""
-        self._members.check_invariants(self.sizes)
+        self._members.check_invariants({kind: self.size(kind) for kind in StandbyKind})
 
 
 def _large_enough(able: list[Standby], memory_mb: int) -> Standby | None:

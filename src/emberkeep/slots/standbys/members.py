@@ -74,6 +74,10 @@ class StandbyMembers:
         """Return the processes that the pool does not end."""
         return [standby for standby in self if standby.state is not StandbyState.ENDING]
 
+    def living_for_any(self, kind: StandbyKind) -> list[Standby]:
+        """Return the processes of a kind that are not reserved and that the pool does not end."""
+        return [standby for standby in self.for_any(kind) if standby.state is not StandbyState.ENDING]
+
     @property
     def memory_mb(self) -> int:
         """MiB of all processes."""
@@ -83,6 +87,6 @@ class StandbyMembers:
         """Raise AssertionError if the processes contradict each other, or the sizes of the pool."""
         assert len(self.in_state(StandbyState.WARMING)) <= 1, "one warm-up at a time"  # noqa: S101
         for kind in StandbyKind:
-            assert len(self.for_any(kind)) <= sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101
+            assert len(self.living_for_any(kind)) <= sizes.get(kind, 0), f"too many standby {kind.value}s"  # noqa: S101
         reserved = Counter(standby.job_id for standby in self if standby.job_id is not None)
         assert all(count == 1 for count in reserved.values()), "one reserved standby for each job"  # noqa: S101

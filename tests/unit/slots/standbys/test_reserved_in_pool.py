@@ -191,3 +191,42 @@ def test_a_take_that_fails_counts_for_the_job() -> None:
     handled(pool, BUSY, StandbyTaken("driver-1"), TakeEnded(DRIVER, failed=True, job_id=ONE))
     assert pool.reserved() == {ONE: "the last one has failed; see the task manager's log"}
     assert pool.ready(DRIVER) == "driver-2"
+
+
+def with_executors(slots: int) -> StandbyPool:
+    """Return a pool that keeps one executor for any job, which is ready as ``executor-2``."""
+    sizes = {StandbyKind.DRIVER: 1, StandbyKind.EXECUTOR: 1}
+    pool = StandbyPool(sizes, {StandbyKind.DRIVER: DRIVER, StandbyKind.EXECUTOR: EXECUTOR}, slots)
+    handled(pool, FREE, Warmed("driver-1"), Warmed("executor-2"))
+    assert pool.count_ready() == {StandbyKind.DRIVER: 1, StandbyKind.EXECUTOR: 1}
+    return pool
+
+
+def warmed(pool: StandbyPool) -> int:
+    """Warm and prepare all that the pool starts. Return how many executors any job can take."""
+    for _ in range(10):
+        for standby in pool.standbys():
+            handled(pool, FREE, Warmed(standby.standby_id), Prepared(standby.standby_id))
+    return pool.count_ready()[StandbyKind.EXECUTOR]
+
+
+@pytest.mark.parametrize(("slots", "kept"), [(1, 1), (2, 2), (3, 3), (9, 3)])
+def test_a_reserved_standby_brings_one_executor_more_than_otherwise_up_to_the_slots(slots: int, kept: int) -> None:
+    pool = with_executors(slots)
+    handled(pool, Reserve({ONE: DRIVER, TWO: DRIVER}))
+    assert warmed(pool) == pool.size(StandbyKind.EXECUTOR) == kept
+
+
+def test_executors_are_ended_once_no_reserved_standby_needs_them() -> None:
+    pool = with_executors(slots=3)
+    handled(pool, Reserve({ONE: DRIVER}))
+    assert warmed(pool) == 2
+    newest = [each.standby_id for each in pool.standbys() if each.profile == EXECUTOR][-1]
+    assert EndStandby(newest, "no reserved standby needs it any longer") in handled(pool, Reserve({}))
+    assert pool.count_ready()[StandbyKind.EXECUTOR] == 1
+
+
+def test_a_pool_that_keeps_no_executors_keeps_none_for_reserved_standbys() -> None:
+    pool = with_ready_driver()
+    handled(pool, Reserve({ONE: DRIVER}))
+    assert warmed(pool) == 0
