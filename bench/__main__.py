@@ -39,7 +39,9 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "startup": startup.measure,
     "start": recovery.measure_start,
     "recovery": recovery.measure_recovery,
-    "losses": losses.measure,
+    "standby-costs": losses.measure_costs,
+    "executor-loss": losses.measure_executor,
+    "node-loss": losses.measure_node,
     "flink": flink.measure,
     "console": console.measure,
     "throughput": throughput.measure,
@@ -78,27 +80,22 @@ def main(arguments: list[str]) -> int:
     # Parts of Emberkeep that run in here would tell what goes wrong on purpose.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     facts = machine()
+    path = RESULTS / f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H%M%SZ}.json"
     sections: list[Section] = []
     try:
         for name in given.only:
             before, begin = load_average(), time.monotonic()
             figures = MEASUREMENTS[name](plan)
             sections.append(Section(name, figures, time.monotonic() - begin, before, load_average()))
+            write_json(path, sections, facts, plan.repetitions)  # whatever ends the next measurement
     except KeyboardInterrupt:
         say("interrupted: only what was finished is written" if sections else "interrupted: nothing is written")
-        if sections:
-            _write(sections, facts, plan)
         return _EXIT_INTERRUPTED
-    _write(sections, facts, plan)
+    finally:
+        if sections:
+            print_tables(sections, facts)
+            say(f"written to {path}")
     return 0
-
-
-def _write(sections: list[Section], facts: dict[str, object], plan: Plan) -> None:
-    now = datetime.datetime.now(datetime.UTC)
-    path = RESULTS / f"{now:%Y-%m-%dT%H%M%SZ}.json"
-    print_tables(sections, facts)
-    write_json(path, sections, facts, plan.repetitions)
-    say(f"written to {path}")
 
 
 def _parser() -> argparse.ArgumentParser:

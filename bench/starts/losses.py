@@ -33,15 +33,13 @@ _RESERVED = ("-D", "execution.standby=hot", "-D", "state.backend.local-recovery=
 _TASK_SECONDS = 120.0
 
 
-def measure(plan: Plan) -> list[Figure]:
-    """Measure with one warm driver and executor on each of two nodes."""
+def measure_costs(plan: Plan) -> list[Figure]:
+    """What waiting standby processes cost, and the processor time of a short job beside spark-submit's."""
     with temporary_directory() as directory, marked({}) as environment:
-        with bench_cluster(directory / "hot", environment, 1, *_RESERVED) as cluster:
+        with bench_cluster(directory / "hot", environment, 1) as cluster:
             cluster.wait_until_warm()
             costs = waiting_costs(str(directory))
             ours = _processor_time(plan, cluster, partial(_run_short_job, cluster, directory, environment))
-            executors = _executor_kills(plan, cluster, directory, environment)
-            nodes = _node_kills(plan, cluster, directory, environment)
         words = (SPARK_SUBMIT, "--master", _PEER, _FIRST_RESULT)
         peers = _processor_time(plan, None, lambda: run(words, directory, {}))
     return [
@@ -49,9 +47,32 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("processor time of a short job, all processes: hot", "s", ours),
         Figure(f"processor time of a short job, all processes: spark-submit {_PEER}", "s", peers),
         Figure(f"processor time: spark-submit {_PEER} / hot", "×", ratios(peers, ours), Goal(at_least=4.0)),
-        Figure("executor killed → its replacement runs a task: hot", "s", executors, Goal(at_most=1.0)),
-        Figure("driver's node killed and known to be gone → next commit: hot", "s", nodes, Goal(at_most=3.0)),
-        Figure("driver's node killed and known to be gone → next commit, worst: hot", "s", (percentile(nodes, 1.0),)),
+    ]
+
+
+def measure_executor(plan: Plan) -> list[Figure]:
+    """A killed executor → its replacement runs a task."""
+    with (
+        temporary_directory() as directory,
+        marked({}) as environment,
+        bench_cluster(directory / "hot", environment, 1) as cluster,
+    ):
+        samples = _executor_kills(plan, cluster, directory, environment)
+    return [Figure("executor killed → its replacement runs a task: hot", "s", samples, Goal(at_most=1.0))]
+
+
+def measure_node(plan: Plan) -> list[Figure]:
+    """The killed node of a driver, once known to be gone → the next commit, with a reserved standby elsewhere."""
+    with (
+        temporary_directory() as directory,
+        marked({}) as environment,
+        bench_cluster(directory / "hot", environment, 1, *_RESERVED) as cluster,
+    ):
+        samples = _node_kills(plan, cluster, directory, environment)
+    what = "driver's node killed and known to be gone → next commit"
+    return [
+        Figure(f"{what}: hot", "s", samples, Goal(at_most=3.0)),
+        Figure(f"{what}, worst: hot", "s", (percentile(samples, 1.0),)),
     ]
 
 
@@ -99,7 +120,7 @@ def _executor_kills(
     words = (EMBERKEEP, "submit", *cluster.words, "-q", "--num-executors", "2", _MARKS, str(place))
     job = execute(words, directory, environment).output.strip()
     samples = []
-    for _ in plan.turns("losses, executor"):
+    for _ in plan.turns("loss of an executor"):
         cluster.wait_until_warm()
         pids = _until(lambda: pids if len(pids := cluster.executor_pids(job)) == 2 else None, "two executors")
         known = {path.name for path in place.iterdir()}
@@ -135,7 +156,7 @@ def _node_kills(plan: Plan, cluster: BenchCluster, directory: Path, environment:
     job, checkpoint = submit(cluster, directory, environment)
     wait_for_state(checkpoint)
     samples = []
-    for _ in plan.turns("losses, node"):
+    for _ in plan.turns("loss of a node"):
         cluster.wait_until_warm()
         cluster.wait_for_reserved_standby(job)
         next_commit(checkpoint, time.time())  # the attempt is up and runs

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +35,7 @@ class BenchCluster:
     def wait_until_warm(self) -> None:
         """Return once each node has all its standby processes. Raises SystemExit."""
         deadline = time.monotonic() + _WARM_SECONDS
-        while self._ask(_count_ready) < 2 * self.standbys * len(NODES):
+        while not self._ask(partial(_are_warm, least=2 * self.standbys * len(NODES))):
             if time.monotonic() > deadline:
                 raise SystemExit(f"standby processes were not warm after {_WARM_SECONDS:g} s")
             time.sleep(0.5)
@@ -109,9 +110,12 @@ class BenchCluster:
         return asyncio.run(ask())
 
 
-async def _count_ready(client: RestClient) -> int:
+async def _are_warm(client: RestClient, least: int) -> bool:
+    """Return whether all standby processes for any job are ready: ``least``, and more where some are reserved."""
     reports = [manager.emberkeep.standbys for manager in await client.task_managers()]
-    return sum(ready.drivers + ready.executors for ready in reports if ready is not None)
+    ready = sum(report.drivers + report.executors for report in reports if report is not None)
+    kept = sum(report.drivers_kept + report.executors_kept for report in reports if report is not None)
+    return ready == kept >= least
 
 
 @contextmanager
