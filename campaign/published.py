@@ -24,7 +24,7 @@ T = TypeVar("T")
 FOLDER = ROOT / "docs" / "figures"
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 _DEPTH = 2  # of `.campaign/<seed>/progress.json` below the top of the source tree
-_COMPARED = ("start", "recovery", "losses", "flink")
+_COMPARED = ("start", "recovery", "standby-costs", "executor-loss", "node-loss", "flink")
 _PROMISE = re.compile(r"^\| (?!promise \||---|about \|)(?P<promise>.+) \| (?P<tests>`.+`) \|$", re.MULTILINE)
 
 

@@ -154,7 +154,8 @@ class StandbyProperties:
         present = Counter(each.profile.kind for each in pool.standbys() if each.state is StandbyState.READY)
         for kind, size in room.sizes.items():  # no job has a reserved standby any longer
             largest = max((each.memory_mb for each in pool._asked[kind]), default=0)
-            if present[kind] < size and pool.memory_mb + largest <= self.cluster.plan.memory_mb:
+            is_short = present[kind] < size and pool.memory_mb + largest <= self.cluster.plan.memory_mb
+            if is_short or present[kind] > size:
                 found.append(f"{node.id} has {present[kind]} of {size} standby {kind.value}s")
         return found
 
