@@ -1,7 +1,8 @@
 """Files with a job's progress, such as its queries' history, in the job's directory of default checkpoints.
 
-Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts. The file with the
-highest number counts. So an attempt that does not know that it is over harms nothing.
+Each attempt writes a file of its own, named by its number, and removes the files of earlier attempts, except those that
+a newer release has written. The file with the highest number counts. So an attempt that does not know that it is over
+harms nothing.
 
 The directory belongs to the user of the job, who may have put anything there.
 """
@@ -17,16 +18,17 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat
-from emberkeep.base.files.durable import sync_directory, write_file
+from emberkeep.base.files.durable import record_version, sync_directory, write_file
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.hostile import read_bytes
-from emberkeep.jobs.progress.encoding import decode_progress, encode_progress
+from emberkeep.jobs.progress.encoding import KIND, VERSION, decode_progress, encode_progress
 from emberkeep.jobs.progress.kept_progress import NOTHING_KEPT, KeptProgress
 
 log = structlog.get_logger(__name__)
 
 _DIRECTORY = "_emberkeep_progress"
 _NAME = re.compile(r"([0-9]{1,9})\.record")
+_HEADER_BYTES = 128
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -70,13 +72,22 @@ def write_progress(root: Path, attempt: int, kept: KeptProgress) -> None:
             _make(directory)
         write_file(path, encode_progress(kept))
         for earlier in _attempts(directory):
-            if earlier < attempt:
+            if earlier < attempt and not _is_newer(directory / _name(earlier)):
                 (directory / _name(earlier)).unlink(missing_ok=True)
     except OSError as error:
         raise Fatal(
             f"cannot write {directory}: {error.strerror or error}",
             hint="check the free space and the permissions of that directory",
         ) from error
+
+
+def _is_newer(path: Path) -> bool:
+    """True if a newer release has written a file. Raises OSError."""
+    try:
+        found = record_version(read_bytes(path, _HEADER_BYTES))
+    except (FileNotFoundError, Damaged):
+        return False
+    return found is not None and found[0] == KIND and found[1] > VERSION
 
 
 def _make(directory: Path) -> None:

@@ -22,12 +22,16 @@ class UsageFiles:
         self._files = EpochFiles(events, "nodes", problem)
 
     async def earlier(self, lineage: str, epoch: int) -> KeptHistories | None:
+        found: KeptHistories | None = None
         for path, data in await self._files.earlier(lineage, epoch):
             try:
-                return decode_usage(data, where=str(path))
+                histories = decode_usage(data, where=str(path))
             except (Damaged, NewerFormat, Fatal) as error:
-                log.warning("the usage of nodes in the past cannot be used", reason=str(error))
-        return None
+                self._files.leave(path)
+                log.warning("the usage of nodes in the past cannot be used; leaving it", reason=str(error))
+            else:
+                found = found or histories
+        return found
 
     async def keep(self, lineage: str, epoch: int, histories: KeptHistories) -> None:
         await self._files.keep(lineage, epoch, encode_usage(histories))

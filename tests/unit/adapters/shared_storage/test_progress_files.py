@@ -76,6 +76,20 @@ def test_an_unusable_file_is_passed_over_and_logged(tmp_path: Path, content: byt
     assert [entry["event"] for entry in logs] == ["a progress history cannot be used"]
 
 
+@pytest.mark.req("SAFE-14")
+def test_what_a_later_release_has_kept_is_left_to_it(tmp_path: Path) -> None:
+    write_progress(tmp_path / "job", 1, history(1))
+    later = tmp_path / "job" / FOLDER / "1.record"
+    readable = later.read_bytes()
+    later.write_bytes(encode_record(KIND, VERSION + 1, b"{}"))
+    for attempt in (2, 3):  # attempts of this release, one after the other
+        write_progress(tmp_path / "job", attempt, history(attempt))
+    assert sorted(path.name for path in later.parent.iterdir()) == ["1.record", "3.record"]
+    later.write_bytes(readable)  # what the later release makes of it
+    write_progress(tmp_path / "job", 4, history(4))
+    assert [path.name for path in later.parent.iterdir()] == ["4.record"]
+
+
 def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
     write_progress(tmp_path / "victim", 1, history(1))
     (tmp_path / "job").mkdir()

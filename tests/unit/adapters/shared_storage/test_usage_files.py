@@ -8,6 +8,8 @@ import pytest
 
 from emberkeep.adapters.shared_storage.usage_files import UsageFiles
 from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.files.durable import encode_record
+from emberkeep.usage.encoding import KIND, VERSION
 from emberkeep.usage.histories import KeptHistories
 from tests.support.crashes.observed import observed
 from tests.support.crashes.recorded import Loss, RecordedFiles
@@ -56,6 +58,24 @@ async def test_a_damaged_file_is_passed_over(files: UsageFiles, tmp_path: Path) 
     await files.keep(LINEAGE, 1, usage(1))
     (tmp_path / LINEAGE / "nodes" / f"{2:015d}.record").write_bytes(b"damaged")
     assert await files.earlier(LINEAGE, 3) == usage(1)
+
+
+@pytest.mark.req("SAFE-14")
+async def test_what_a_later_release_has_kept_is_left_to_it(files: UsageFiles, tmp_path: Path) -> None:
+    await files.keep(LINEAGE, 1, usage(1))
+    later = tmp_path / LINEAGE / "nodes" / f"{1:015d}.record"
+    readable = later.read_bytes()
+    later.write_bytes(encode_record(KIND, VERSION + 1, b"{}"))
+    for epoch in (2, 3):  # leaders of this release, one after the other
+        files = UsageFiles(tmp_path, lambda: None)
+        assert await files.earlier(LINEAGE, epoch) == (None if epoch == 2 else usage(2))
+        await files.keep(LINEAGE, epoch, usage(epoch))
+    assert sorted(path.name for path in later.parent.iterdir()) == [later.name, f"{3:015d}.record"]
+    later.write_bytes(readable)  # what the later release makes of it
+    upgraded = UsageFiles(tmp_path, lambda: None)
+    assert await upgraded.earlier(LINEAGE, 4) == usage(3)
+    await upgraded.keep(LINEAGE, 4, usage(4))
+    assert [path.name for path in later.parent.iterdir()] == [f"{4:015d}.record"]
 
 
 async def test_nothing_is_written_where_the_storage_is_not_mounted(tmp_path: Path) -> None:
