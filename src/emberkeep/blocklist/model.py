@@ -86,11 +86,16 @@ class BlockedTaskManager(_Entry, frozen=True, kw_only=True, tag="taskmanager"):
 Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 
 
+def is_of_platform(entry: Blocked) -> bool:
+    """True if no operator and no detection has added a cause to an entry of the platform's."""
+    return all(cause.startswith(PLATFORM_CAUSE) for cause in entry.causes)
+
+
 class Removal(Compatible, frozen=True, kw_only=True):
     """The change with this revision removed the entry about ``place`` at ``at_ms`` (Unix milliseconds).
 
-    ``by_hand``: True if an operator removed the entry, False if it expired. Older records lack ``by_hand`` and
-    ``at_ms``.
+    ``by_hand``: True if an operator removed the entry, False if it expired or the platform withdrew it. Older records
+    lack ``by_hand`` and ``at_ms``.
     """
 
     place: Place

@@ -6,7 +6,17 @@ import msgspec
 
 from emberkeep.blocklist.errors import AlreadyBlocked, BlocklistFull, NotBlocked
 from emberkeep.blocklist.merge import covers, merged
-from emberkeep.blocklist.model import BlockAction, Blocked, BlockedNode, Blocklist, Place, PlaceKind, Removal, Report
+from emberkeep.blocklist.model import (
+    BlockAction,
+    Blocked,
+    BlockedNode,
+    Blocklist,
+    Place,
+    PlaceKind,
+    Removal,
+    Report,
+    is_of_platform,
+)
 
 REMOVALS_KEPT = 200
 LIST_BYTES = 512 * 1024  # largest list as JSON: a ZooKeeper node holds 1 MiB
@@ -83,6 +93,13 @@ class BlocklistTracker:
             raise NotBlocked(f"{place} is not blocked", hint=f"GET /v1/blocklist lists the blocked {what}")
         self._note_removal(place, now_ms, by_hand=True)
         return known
+
+    def withdraw(self, place: Place, now_ms: int) -> None:
+        """Remove the entry about a place for the platform, unless somebody else wants it too, or it is gone."""
+        known = self._entries.get(place)
+        if known is not None and is_of_platform(known):
+            del self._entries[place]
+            self._note_removal(place, now_ms, by_hand=False)
 
     def expire(self, now_ms: int) -> tuple[Blocked, ...]:
         """Remove the entries that have timed out and return them."""

@@ -145,6 +145,10 @@ class BlocklistHandler(Actor):
         """Remove an entry. Raises NotBlocked, RetryLater, UnknownOutcome, Fatal."""
         await self._ask_change(f"unblock {place}", lambda draft: draft.remove(place, self._clock.now_ms()))
 
+    async def withdraw(self, place: Place) -> None:
+        """Remove an entry that only the platform wanted. Raises RetryLater, UnknownOutcome, Fatal."""
+        await self._ask_change(f"withdraw {place}", lambda draft: draft.withdraw(place, self._clock.now_ms()))
+
     async def _ask_change(self, what: str, make: Callable[[BlocklistTracker], Any]) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_retrieve)

@@ -13,11 +13,11 @@ from emberkeep.blocklist.model import (
     CAUSE_LENGTH,
     PLATFORM_CAUSE,
     BlockAction,
-    Blocked,
     BlockedNode,
     Blocklist,
     Place,
     PlaceKind,
+    is_of_platform,
 )
 from emberkeep.slots.resource_driver import NodeOutage
 
@@ -57,14 +57,9 @@ def outage_changes(
         and node_id not in listed
         and not (node_id in removed and removed[node_id] >= outage.since_ms)
     ]
-    unblock = [entry.place for entry in listed.values() if _is_ours(entry) and entry.id not in out]
+    unblock = [entry.place for entry in listed.values() if is_of_platform(entry) and entry.id not in out]
     return OutageChanges(tuple(block), tuple(unblock))
 
 
 def _cause(outage: NodeOutage) -> str:
     return f"{PLATFORM_CAUSE}{' '.join(outage.reason.split()) or 'no reason given'}"[:CAUSE_LENGTH]
-
-
-def _is_ours(entry: Blocked) -> bool:
-    """True if no operator and no detection has added a cause to the entry."""
-    return all(cause.startswith(PLATFORM_CAUSE) for cause in entry.causes)

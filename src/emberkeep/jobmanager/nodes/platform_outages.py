@@ -44,7 +44,7 @@ class PlatformOutages:
                 await self._tried(self._blocklist.block(entry, merge=False), entry.id)
             for place in changes.unblock:
                 log.info("unblocking a node that is in service again", node=place.id)
-                await self._tried(self._blocklist.unblock(place), place.id)
+                await self._tried(self._blocklist.withdraw(place), place.id)
 
     async def _tried(self, change: Awaitable[object], node_id: str) -> None:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emberkeep.blocklist.model import BlockAction, Blocked, Blocklist, Place, PlaceKind
+from emberkeep.blocklist.model import BlockAction, Blocked, Blocklist, Place, PlaceKind, Removal
 from emberkeep.chronicle.occurrence import Occurrence, What
 
 
@@ -12,12 +12,12 @@ def blocklist_changes(before: Blocklist, after: Blocklist, by: str) -> Iterator[
     """Yield an occurrence for each entry that is new, different or gone. ``by``: the identity that asked, or ""."""
     old = {entry.place: entry for entry in before.entries}
     new = {entry.place: entry for entry in after.entries}
-    by_hand = {removal.place for removal in after.removals if removal.by_hand and removal.revision > before.revision}
+    removed = {removal.place: removal for removal in after.removals if removal.revision > before.revision}
     for place, entry in new.items():
         if old.get(place) != entry:
             yield _blocked(entry, by)
     for place in old.keys() - new.keys():
-        yield _unblocked(place, by, expired=place not in by_hand)
+        yield _unblocked(place, by, expired=_has_expired(old[place], removed.get(place)))
 
 
 def _blocked(entry: Blocked, by: str) -> Occurrence:
@@ -32,6 +32,11 @@ def _blocked(entry: Blocked, by: str) -> Occurrence:
         node=_node(entry.place),
         task_manager=_task_manager(entry.place),
     )
+
+
+def _has_expired(entry: Blocked, removal: Removal | None) -> bool:
+    """True if nobody has removed an entry. ``removal``: None if it has been forgotten: many have expired at once."""
+    return removal is None or (not removal.by_hand and removal.at_ms >= entry.end_ms)
 
 
 def _unblocked(place: Place, by: str, *, expired: bool) -> Occurrence:

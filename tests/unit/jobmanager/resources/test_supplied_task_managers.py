@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from emberkeep.base.configuration import options
 from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import Selection
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
@@ -140,6 +141,50 @@ def test_a_node_that_the_platform_takes_out_of_service_is_blocked_until_it_is_ba
         nodes.out = ()
         await asyncio.sleep(2.0)
         assert (await gateway.blocklist()).entries == ()
+
+    supplied(scenario)
+
+
+@pytest.mark.req("BLK-20")
+def test_a_node_that_was_back_for_a_while_is_blocked_again_as_no_operator_has_unblocked_it() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        await cluster.run_job()
+        (known,) = nodes.listed.values()
+        gateway = cluster.service.gateway
+        outage = NodeOutage(known.node_id, "Slurm: disk is failing", since_ms=1)  # Slurm keeps the time of its reason
+        for out in ((outage,), (), (outage,)):
+            nodes.out = out
+            await asyncio.sleep(2.0)
+            assert len((await gateway.blocklist()).entries) == len(out)
+        page = await cluster.chronicle.read("", Selection(types=frozenset({What.UNBLOCKED})))
+        (unblocked,) = page.occurrences
+        assert unblocked.message == f"resource manager unblocked node {known.node_id}"
+        assert unblocked.by == "resource manager"
+        (removal,) = (await gateway.blocklist()).removals
+        assert not removal.by_hand
+
+    supplied(scenario)
+
+
+@pytest.mark.req("BLK-20")
+def test_a_block_that_an_operator_makes_while_the_platform_unblocks_stays() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        for number in (0, 1):
+            started = StartedTaskManager(TaskManagerId(f"tm-{number}"), f"node-{number}")
+            nodes.listed[started.id] = started
+            await nodes.on_start(started)
+        gateway = cluster.service.gateway
+        nodes.out = (NodeOutage("node-0", "Slurm: x"), NodeOutage("node-1", "Slurm: x"))
+        await asyncio.sleep(2.0)
+        assert isinstance(cluster.store, FailingStore)
+        failures = cluster.store.before["record_blocklist"] = [RetryLater("away")]  # the first change takes a while
+        nodes.out = ()
+        await cluster.holds(lambda: not failures)
+        mine = BlockedNode(id="node-1", action=BlockAction.MARK_BLOCKED, start_ms=1, causes=("fan is loud",))
+        await gateway.block(mine, merge=True)
+        await asyncio.sleep(5.0)
+        (entry,) = (await gateway.blocklist()).entries
+        assert (entry.id, entry.causes) == ("node-1", ("out of service: Slurm: x", "fan is loud"))
 
     supplied(scenario)
 
