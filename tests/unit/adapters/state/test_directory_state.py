@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.adapters.state.names import INCOMING
-from emberkeep.base.errors import Absent, Fatal, Unavailable, UnknownOutcome
+from emberkeep.base.errors import Absent, Fatal, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.files.operations import SystemFiles
 from emberkeep.local_state.errors import Exists, NotADirectory
 from emberkeep.local_state.ports import DurableState
@@ -270,3 +270,35 @@ def test_a_full_disk(tmp_path: Path) -> None:
             with pytest.raises(Unavailable, match="Read-only"):
                 refused()
         assert read(store, "g") == source.read_bytes()
+
+
+class LeavingNeighbour(SystemFiles):
+    """Another process that uses the directory is closed just before a directory is moved away for its deletion."""
+
+    def __init__(self, root: Path, times: int) -> None:
+        self.root = root
+        self.times = times
+
+    def rename(
+        self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
+    ) -> None:
+        if self.times > 0:
+            self.times -= 1
+            DirectoryState(self.root).close()
+        super().rename(source, target, source_directory=source_directory, target_directory=target_directory)
+
+
+def test_a_directory_is_deleted_although_another_process_leaves_meanwhile(place: Directory) -> None:
+    store = DirectoryState(place.root, LeavingNeighbour(place.root, times=1))
+    store.create("a/b", place.new_file(b"1"), overwrite=False)
+    assert store.delete("a", recursive=True)
+    assert names(store) == []
+    assert not store.delete("a", recursive=True)
+
+
+def test_a_directory_that_is_there_is_never_said_to_be_missing(place: Directory) -> None:
+    store = DirectoryState(place.root, LeavingNeighbour(place.root, times=100))
+    store.create("a/b", place.new_file(b"1"), overwrite=False)
+    with pytest.raises(RetryLater, match="cannot be deleted now"):
+        store.delete("a", recursive=True)
+    assert read(store, "a/b") == b"1"

@@ -30,6 +30,7 @@ from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.local_state.errors import Exists, NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, FileStatus
 
+_DELETIONS = 3  # tries to delete a directory
 _PIECE_BYTES = 256 * 1024
 
 
@@ -228,7 +229,17 @@ class DirectoryState:
         if not recursive:
             self._delete_empty(spot)
             return
-        # One rename makes the whole directory disappear for all readers.
+        for _ in range(_DELETIONS):
+            try:
+                self._set_aside(spot)
+            except FileNotFoundError:  # another process may have removed the empty incoming directory as it left
+                spot.stat()
+            else:
+                return
+        raise RetryLater(f"{self._root.at(spot.name)} cannot be deleted now: other processes use this place")
+
+    def _set_aside(self, spot: Spot) -> None:
+        """Delete a directory. One rename makes the whole of it disappear for all readers."""
         going = secrets.token_hex(12)
         with self._incoming.opened() as incoming:
             with changing(self._root.at(spot.name)):
