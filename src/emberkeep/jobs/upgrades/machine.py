@@ -36,7 +36,7 @@ from emberkeep.jobs.upgrades.model import (
 BASES_KEPT = 1000  # checkpoint locations whose batches are counted: a script may begin query after query
 BASES_BYTES = 128 * 1024  # of these locations: with the graphs, the record has to fit into a node of ZooKeeper
 MOST_REASON = 2000  # characters: the cause of a failed job may have megabytes
-_LOOKS_MS = 60_000  # for which a leader looks at least before it decides that the new job is not good in time
+_LOOKS = 60.0  # seconds for which a leader looks at least before it decides that the new job is not good in time
 MAY_CANCEL = frozenset({UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING})
 
 
@@ -51,15 +51,15 @@ class UpgradeMachine:
         self._refusal = ""  # why the old job does not take the stop
         self._rejection = ""  # why the job that the phase submits cannot be accepted
         self._canceled_by = ""
-        self._first_look_ms: int | None = None  # when this leader has first looked
+        self._watched_until: float | None = None  # by this leader's monotonic clock
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    def looked(self, facts: Facts, ms: int) -> list[Effect]:
-        """Return what must be done now. ``ms``: Unix milliseconds."""
+    def looked(self, facts: Facts, *, now: float, ms: int) -> list[Effect]:
+        """Return what must be done now. ``now``: seconds of a monotonic clock. ``ms``: Unix milliseconds."""
         upgrade = self.upgrade
-        if self._first_look_ms is None:
-            self._first_look_ms = ms
+        if self._watched_until is None and upgrade.phase is UpgradePhase.WATCHING:
+            self._watched_until = now + self._watch_seconds(ms)
         if self._writing is not None or self._is_submitting or upgrade.phase.is_final:
             return []
         if self._canceled_by and not upgrade.canceled_by and upgrade.phase in MAY_CANCEL:
@@ -70,7 +70,7 @@ class UpgradeMachine:
             case UpgradePhase.STARTING:
                 return self._start(facts.new, ms)
             case UpgradePhase.WATCHING:
-                return self._watch(facts.new, ms)
+                return self._watch(facts.new, now, ms)
             case UpgradePhase.CANCELLING:
                 return self._cancel_new(facts.new, ms)
             case _:
@@ -146,7 +146,7 @@ class UpgradeMachine:
             return self._go_back(ms, self._canceled())
         return self._submit(self.upgrade.new)
 
-    def _watch(self, new: VersionFacts, ms: int) -> list[Effect]:
+    def _watch(self, new: VersionFacts, now: float, ms: int) -> list[Effect]:
         upgrade = self.upgrade
         if not new.is_known:
             return self._go_back(ms, "the new job is not known any longer")
@@ -168,9 +168,9 @@ class UpgradeMachine:
             return self._enter(
                 UpgradePhase.CANCELLING, ms, f"the driver of the new job was restarted {restarts(new)} times{cause}"
             )
-        return self._count(new, ms)
+        return self._count(new, now, ms)
 
-    def _count(self, new: VersionFacts, ms: int) -> list[Effect]:
+    def _count(self, new: VersionFacts, now: float, ms: int) -> list[Effect]:
         """Return what follows from the batches that the new job has committed."""
         upgrade = self.upgrade
         bases = _bases(upgrade, new.queries)
@@ -180,7 +180,7 @@ class UpgradeMachine:
         missing = [each for each in new.queries if good_batches(upgrade, each) < upgrade.batches]
         if is_running and not missing:
             return self._enter(UpgradePhase.DONE, ms)
-        if ms < self._deadline_ms():
+        if self._watched_until is None or now < self._watched_until:
             return []
         if is_running and all(each.waits for each in missing):  # there is nothing to read
             return self._enter(UpgradePhase.DONE, ms)
@@ -188,11 +188,15 @@ class UpgradeMachine:
             UpgradePhase.CANCELLING, ms, f"the new job was not good in time: {self._lacks(new, missing)}"
         )
 
-    def _deadline_ms(self) -> int:
-        """Return when the watch is over. A leader that has just taken over looks for a while before it decides."""
+    def _watch_seconds(self, ms: int) -> float:
+        """Return how long this leader watches. One that has just taken over looks for a while before it decides.
+
+        Only what an earlier leader has watched is counted by the wall clock, which may have been set meanwhile.
+        """
         upgrade = self.upgrade
-        looks_until = (self._first_look_ms or 0) + min(upgrade.within_ms, _LOOKS_MS)
-        return max(upgrade.phase_ms + upgrade.within_ms, looks_until)
+        within = upgrade.within_ms / 1000
+        watched = max(0, ms - upgrade.phase_ms) / 1000
+        return max(within - watched, min(within, _LOOKS))
 
     def _lacks(self, new: VersionFacts, missing: list[QueryFacts]) -> str:
         if new.status is not JobStatus.RUNNING:

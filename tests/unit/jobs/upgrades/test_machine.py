@@ -288,6 +288,30 @@ def test_a_leader_that_takes_over_late_looks_before_it_decides() -> None:
     assert job.at() is UpgradePhase.DONE
 
 
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_clock_that_is_set_changes_nothing_of_the_time_for_the_watch(hours: int) -> None:
+    job = watched()
+    job.runs(query(4))
+    job.step()
+    job.ms += hours * 3_600_000
+    job.step(job.stored.within_ms / 1000 - 1)
+    assert job.at() is UpgradePhase.WATCHING
+    job.step(1.5)
+    assert job.at() is UpgradePhase.CANCELLING
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_leader_with_another_clock_ends_the_watch_in_time_and_not_before_it_has_looked(hours: int) -> None:
+    job = watched()
+    job.ms += hours * 3_600_000
+    job.take_over()
+    job.step()
+    job.step(59.0 if hours > 0 else job.stored.within_ms / 1000 - 1)
+    assert job.at() is UpgradePhase.WATCHING
+    job.step(1.5)
+    assert job.at() is UpgradePhase.CANCELLING
+
+
 def test_a_new_job_that_is_not_accepted_is_followed_by_the_old_code() -> None:
     job = UpgradedJob()
     job.steps()

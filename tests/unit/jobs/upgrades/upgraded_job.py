@@ -38,10 +38,14 @@ def query(batch: int, *, has_rows: bool = True, waits: bool = False, location: s
 
 @dataclass
 class UpgradedJob:
-    """``stored``: the record as the job store has it. ``accepted``: graphs of the jobs that were submitted."""
+    """``stored``: the record as the job store has it. ``accepted``: graphs of the jobs that were submitted.
+
+    ``ms``: of the leader's wall clock, which may be set; ``now``: of its monotonic clock.
+    """
 
     stored: Upgrade = field(default_factory=lambda: upgrade(1))
     ms: int = 1000
+    now: float = 7.0
     stop: StopFacts = UNASKED
     jobs: dict[JobId, VersionFacts] = field(default_factory=lambda: {OLD: RUNNING})
     accepted: list[JobGraph] = field(default_factory=list)
@@ -65,9 +69,10 @@ class UpgradedJob:
 
     def look(self, seconds: float = 0.0) -> list[Effect]:
         self.ms += round(seconds * 1000)
+        self.now += seconds
         known = {job_id: self.jobs.get(job_id, UNKNOWN) for job_id in (OLD, NEW, BACK)}
         facts = Facts(stop=self.stop, old=known[OLD], new=known[NEW], back=known[BACK])
-        return self.machine.looked(facts, self.ms)
+        return self.machine.looked(facts, now=self.now, ms=self.ms)
 
     def carry_out(self, effect: Effect) -> None:
         match effect:

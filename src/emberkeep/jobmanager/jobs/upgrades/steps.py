@@ -85,7 +85,7 @@ class UpgradeSteps(ActorPart):
             pointers = pointers_of(upgrade.job_id, self._machines.table)
             stop = self._requests.end_of(upgrade.job_id, upgrade.upgrade_id, pointers)
             facts = facts_of(upgrade, self._machines.table, creating, stop)
-            for effect in machine.looked(facts, self._clock.now_ms()):
+            for effect in machine.looked(facts, now=self._clock.now(), ms=self._clock.now_ms()):
                 self._carry_out(machine, effect)
 
     def _carry_out(self, machine: UpgradeMachine, effect: Effect) -> None:
