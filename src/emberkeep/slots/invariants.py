@@ -27,6 +27,13 @@ def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
     where = member.info.id
     _hold(not set(member.pending) & set(member.allocations), f"{where}: a slot is both pending and reported")
     _hold(not (member.is_blocked and member.pending), f"{where}: blocked, with a pending slot")
+    closed = member.is_blocked or member.is_leaving or member.away
+    _hold(not (closed and member.kept), f"{where}: keeps slots for jobs that restart, and takes nothing new")
+    _hold(not set(member.kept) & {*member.allocations, *member.pending}, f"{where}: a slot is both kept and taken")
+    for allocation in member.kept.values():
+        job = jobs.get(allocation.job_id)
+        known = job is not None and job.kept.get(allocation.id) is member
+        _hold(known, f"{where}: keeps slot {allocation.id} for no job that restarts")
     _hold(not (member.is_leaving and member.pending), f"{where}: about to end, with a pending slot")
     for job_id, reserved in member.reservations.items():
         job = jobs.get(job_id)

@@ -14,6 +14,7 @@ from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, JobAccount
 from emberkeep.slots.model import Allocation, SlotRequirement
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import PlaceQueue
+from emberkeep.slots.restarting import RestartingJobs
 
 
 class JobAccounts:
@@ -29,12 +30,14 @@ class JobAccounts:
         pending: PendingSlots,
         places: PlaceQueue,
         lacking: LackingJobs,
+        restarting: RestartingJobs,
     ) -> None:
         self.by_id = by_id
         self._members = members
         self._pending = pending
         self._places = places
         self._lacking = lacking
+        self._restarting = restarting
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self.by_id
@@ -70,20 +73,30 @@ class JobAccounts:
             job.namespace, job.priority, job.gang, job.is_described = namespace, priority, gang, True
             self._lacking.review(job)
 
-    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+    def begin_attempt(self, job_id: JobId, attempt: int, now: float) -> None:
         """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""
         job = self.by_id[job_id]
         if attempt > job.attempt:
             self._void(job)
-            job.attempt = attempt
-            job.over = False
+            self._places.release(job)
+            job.attempt, job.begun_at = attempt, now
+            job.over = job.returns = False
 
-    def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Invalidate this attempt's slots and driver, wherever they are reported, and release its reservations."""
+    def end_attempt(self, job_id: JobId, attempt: int, now: float, *, returns: bool = False) -> None:
+        """Invalidate this attempt's slots and driver, wherever they are reported, and release its reservations.
+
+        ``returns``: another attempt follows, for which their room is kept, see ``restarting``.
+        """
         job = self.by_id.get(job_id)
-        if job is not None and attempt == job.attempt:
-            self._void(job)
-            job.over = True
+        if job is None or attempt != job.attempt:
+            return
+        if returns:
+            self._restarting.keep(job, now)
+        else:
+            self._restarting.release(job)
+        self._void(job)
+        job.over, job.returns = True, returns
+        if not returns or job.place_kept_until is None:
             self._places.withdraw(job)
 
     def remove(self, job_id: JobId) -> None:
@@ -91,6 +104,7 @@ class JobAccounts:
         job = self.by_id.get(job_id)
         if job is not None:
             self._places.withdraw(job)
+            self._restarting.release(job)
             self._void(job)
             del self.by_id[job_id]
 
@@ -118,10 +132,12 @@ class JobAccounts:
         self._places.request(self.by_id[job_id], need, attempt, now)
 
     def withdraw_place(self, job_id: JobId) -> None:
-        """Cancel the request, or release the place if no report lists its driver yet."""
+        """Cancel the request, or release the place if no report lists its driver yet. Keep nothing for a restart."""
         job = self.by_id.get(job_id)
         if job is not None:
+            job.returns = False
             self._places.withdraw(job)
+            self._restarting.release(job)
 
     def require(
         self,
@@ -141,13 +157,20 @@ class JobAccounts:
         self._take_held(job, held)
         if job.job_master == job_master and job.requirements == requirements:
             return
+        if requirements and job.kept:
+            self._restarting.claim(job)
         job.job_master, job.requirements = job_master, requirements
         self._lacking.review(job)
 
-    def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        """Drop the attempt's requirements permanently: late messages do not bring them back."""
+    def close_requirements(self, job_id: JobId, attempt: int, now: float, *, returns: bool = False) -> None:
+        """Drop the attempt's requirements permanently: late messages do not bring them back.
+
+        ``returns``: another attempt follows, for which its slots are kept as they are freed.
+        """
         job = self.by_id.get(job_id)
         if job is not None and attempt == job.attempt:
+            if returns:
+                self._restarting.keep(job, now)
             job.closed = attempt
             self._lacking.drop(job)
 
@@ -173,21 +196,33 @@ class JobAccounts:
             job.elsewhere = elsewhere
             self._lacking.review(job)
 
-    def take_report(self, member: Member, report: HeldReport) -> None:
+    def take_report(self, member: Member, report: HeldReport, now: float) -> None:
         """Set what a task manager holds to what it reports. The caller must recount the member."""
         old, member.allocations = member.allocations, {allocation.id: allocation for allocation in report.allocations}
         for allocation in old.values():
             if allocation.id not in member.allocations:
                 self._drop(allocation)
+                self._restarting.take_freed(allocation, member)
         for allocation in report.allocations:
+            member.kept.pop(allocation.id, None)
             if allocation.id not in old and not self._pending.take_reported(allocation.id, member):
                 self._add(allocation, member)
+        self._keep_places(member, report.drivers, now)
         member.drivers = report.drivers
         member.standby_drivers = report.standby_drivers
         member.keeps_standby_drivers = report.keeps_standby_drivers
         member.reserved_standbys = report.reserved_standbys
         for driver in report.drivers:
             self._take_driver(driver, member)
+
+    def _keep_places(self, member: Member, drivers: tuple[DriverUse, ...], now: float) -> None:
+        """Keep the places of drivers that have ended, until it is known whether their jobs start again."""
+        live = {(driver.job_id, driver.attempt) for driver in drivers if driver.live}
+        for driver in (*member.drivers, *drivers):
+            job = self.by_id.get(driver.job_id)
+            ended = (driver.live or driver in drivers) and (driver.job_id, driver.attempt) not in live
+            if job is not None and ended and driver.attempt == job.attempt and (job.returns or not job.over):
+                self._places.keep(job, member, driver, now)
 
     def _take_driver(self, driver: DriverUse, member: Member) -> None:
         job = self.by_id.get(driver.job_id)
@@ -219,6 +254,7 @@ class JobAccounts:
 
     def withdraw_all_on(self, member: Member) -> None:
         """Withdraw the slots and driver places on a task manager that no report shows yet."""
+        self._restarting.release_on(member)
         self._pending.withdraw_from(member)
         for job_id in list(member.reservations):
             self._places.unreserve(self.by_id[job_id])
@@ -229,6 +265,7 @@ class JobAccounts:
 
         A driver that was ordered may run there, until a report says otherwise.
         """
+        self._restarting.release_on(member)
         self._pending.withdraw_from(member)
         for job_id, reservation in list(member.reservations.items()):
             if self.by_id[job_id].attempt < reservation.attempt:

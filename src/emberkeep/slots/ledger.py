@@ -91,6 +91,7 @@ class Member:
     sequence: int = -1
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)  # as reported
     pending: dict[AllocationId, Allocation] = field(default_factory=dict)  # decided, not reported yet
+    kept: dict[AllocationId, Allocation] = field(default_factory=dict)  # freed, and kept for jobs that restart
     drivers: tuple[DriverUse, ...] = ()
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     avoided: bool = False  # it refused a slot or was unreachable a moment ago
@@ -151,7 +152,7 @@ class Member:
         before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)
         custom_before = self.free_custom
         cores = memory = places = 0
-        for allocations in (self.allocations, self.pending):
+        for allocations in (self.allocations, self.pending, self.kept):
             for allocation in allocations.values():
                 cores += allocation.profile.cores
                 memory += allocation.profile.memory_mb
@@ -163,7 +164,7 @@ class Member:
             places += 1
             memory += reservation.memory_mb
         info = self.info
-        self.free_slots = info.slots - len(self.allocations) - len(self.pending)
+        self.free_slots = info.slots - len(self.allocations) - len(self.pending) - len(self.kept)
         self.free_cores = info.total.cores - cores
         self.free_memory = info.total.memory_mb - memory
         self.free_places = info.driver_places - places
@@ -179,7 +180,8 @@ class Member:
         )
 
     def _used_custom(self) -> Amounts:
-        used = [slot.profile.custom for slot in (*self.allocations.values(), *self.pending.values())]
+        slots = (*self.allocations.values(), *self.pending.values(), *self.kept.values())
+        used = [slot.profile.custom for slot in slots]
         used += [driver.custom for driver in self.drivers if driver.live]
         used += [reservation.custom for reservation in self.reservations.values()]
         return total(used)
@@ -242,11 +244,11 @@ class Member:
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing is held, decided or reserved here, and the task manager is neither away nor claimed.
+        """True if nothing is held, decided, kept or reserved here, and the task manager is neither away nor claimed.
 
         A driver that has ended counts as held until the report no longer lists it.
         """
-        holds = self.allocations or self.pending or self.drivers or self.reservations
+        holds = self.allocations or self.pending or self.kept or self.drivers or self.reservations
         return not (holds or self.away or self.claimed_by is not None)
 
     def free(self) -> ResourceProfile:
@@ -315,6 +317,14 @@ class JobAccount:
     need_attempt: int = 0
     need_since: float = 0.0
     reserved_on: Member | None = None
+    place_kept_until: float | None = None  # ``reserved_on`` is the place of its last driver, kept for the next one
+    begun_at: float | None = None  # when ``attempt`` began; None if an earlier leader began it
+    returns: bool = False  # ``attempt`` is over, and another one follows
+    kept: dict[AllocationId, Member] = field(
+        default_factory=dict
+    )  # slots of ``attempt`` for the next, see ``restarting``
+    kept_until: float = 0.0
+    returning: int = 0  # slots that the next attempt gets first, until ``kept_until``
     job_master: str = ""
     requirements: tuple[SlotRequirement, ...] = ()
     wants: list[Want] = field(default_factory=list)  # the missing part of ``requirements``
@@ -333,6 +343,18 @@ class JobAccount:
     def has_driver(self) -> bool:
         """True if a place is reserved for the job's driver, or the newest attempt has one and is not over."""
         return self.reserved_on is not None or (self.attempt > 0 and not self.over and self.need is None)
+
+    @property
+    def uses(self) -> int:
+        """Slots that it holds or keeps for its next attempt."""
+        return len(self.held) + self.elsewhere + sum(key not in self.held for key in self.kept)
+
+    def keeps_until(self, now: float, patience: float) -> float:
+        """Return how long an attempt that ends ``now`` keeps its place and slots for the next one.
+
+        That is for as long as it has lasted, and for the patience at most.
+        """
+        return now + (patience if self.begun_at is None else min(patience, now - self.begun_at))
 
     def add(self, allocation: Allocation, member: Member) -> None:
         if allocation.id in self.held:

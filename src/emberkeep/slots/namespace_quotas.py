@@ -2,6 +2,7 @@
 
 What a namespace uses is counted from the accounts of its jobs at each round, so it cannot differ from them. Slots that
 a job is about to leave do not count: otherwise a namespace at its limit could not move its work away from a node.
+What a job keeps while it restarts does count.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class NamespaceQuotas:
         self._jobs = jobs
 
     def slot_room(self) -> NamespaceRoom:
-        return self._room(self.limits.slots, lambda job: len(job.held) + job.elsewhere)
+        return self._room(self.limits.slots, lambda job: job.uses)
 
     def driver_room(self) -> NamespaceRoom:
         return self._room(self.limits.drivers, lambda job: int(job.has_driver))

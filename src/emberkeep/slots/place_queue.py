@@ -5,6 +5,9 @@ claims one task manager that is large enough: that task manager takes no other d
 memory or custom resources which the driver will still need once it has a place. So a large driver cannot starve.
 Running work is never displaced. Work on the claimed task manager may itself need a slot before it can end, so a claim
 lasts for ``patience`` seconds at most, and no new claim is made for the next ``patience`` seconds.
+
+While a job restarts, the place of its last driver is kept for it, for as long as that attempt has lasted and for
+``priority_patience`` seconds at most. Then its request is served before all others.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.slots import shortage
-from emberkeep.slots.ledger import DriverNeed, EndingState, JobAccount, Member, Reservation
+from emberkeep.slots.ledger import DriverNeed, DriverUse, EndingState, JobAccount, Member, Reservation
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound, has_place
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.namespace_quotas import NamespaceQuotas
+from emberkeep.slots.namespace_quotas import NamespaceQuotas, NamespaceRoom
 from emberkeep.slots.priorities.precedence import highest, place_rank
 from emberkeep.slots.shelves import Due, Shelves
 
@@ -67,12 +70,14 @@ class PlaceQueue:
         self._quotas = quotas
         self._patience = patience
         self._priority_patience = priority_patience
+        self._kept: dict[JobAccount, None] = {}  # jobs whose last place is kept
         self._claim: _Claim | None = None
         self._no_claim_before = float("-inf")
 
     def request(self, job: JobAccount, need: DriverNeed, attempt: int, now: float) -> None:
         """Ask for a place for ``attempt`` (or a newer one)."""
-        self.withdraw(job)
+        if job.place_kept_until is None or job.need is not None:
+            self.withdraw(job)
         job.need, job.need_attempt, job.need_since = need, attempt, now
         self.waiting[job] = None
         self._due.places = True
@@ -89,11 +94,33 @@ class PlaceQueue:
 
     def unreserve(self, job: JobAccount) -> None:
         """Drop the job's reservation, because a report lists its driver or the place is withdrawn."""
+        job.place_kept_until = None
+        self._kept.pop(job, None)
         member = job.reserved_on
         if member is not None:
             member.reservations.pop(job.job_id, None)
             job.reserved_on = None
             self._shelves.update(member)
+
+    def keep(self, job: JobAccount, member: Member, driver: DriverUse, now: float) -> None:
+        """Keep the place of a driver that has ended for the job's next one. The caller must recount the member."""
+        until = job.keeps_until(now, self._priority_patience)
+        if job.need is None and job.reserved_on is None and member.stays_open and until > now:
+            job.reserved_on, job.place_kept_until = member, until
+            member.reservations[job.job_id] = Reservation(driver.attempt + 1, driver.memory_mb, driver.custom)
+            self._kept[job] = None
+
+    def release(self, job: JobAccount) -> None:
+        """Keep no place for the job."""
+        if job.place_kept_until is not None:
+            self.unreserve(job)
+
+    def said_kept(self) -> str:
+        """Return a suffix such as "; 1 driver place is kept for jobs that restart" for a reason; "" if none is."""
+        count = len(self._kept)
+        if not count:
+            return ""
+        return f"; {'1 driver place is' if count == 1 else f'{count} driver places are'} kept for jobs that restart"
 
     def member_closed(self, member: Member) -> None:
         """Drop the claim on a member that no longer accepts anything new."""
@@ -102,8 +129,9 @@ class PlaceQueue:
 
     def match(self, now: float) -> list[DriverPlaceGranted]:
         """Assign the free places to waiting jobs."""
-        places: list[DriverPlaceGranted] = []
+        homes = self._open_kept()
         room = self._quotas.driver_room()
+        places = self._serve_restarting(homes, room) if homes else []
         if self._claim is not None:
             job, member = self._claim.job, self._claim.member
             if job.need is not None and has_place(member, job.need) and room.left(job):
@@ -123,6 +151,31 @@ class PlaceQueue:
                 room.take(job)
             elif self._may_claim(job, now):
                 self._make_claim(job, need, now)
+        return places
+
+    def _open_kept(self) -> list[tuple[JobAccount, DriverNeed, Member]]:
+        """Open the places that were kept for jobs that have asked for one by now, and return them."""
+        homes = [
+            (job, job.need, job.reserved_on)
+            for job in sorted(self._kept, key=lambda job: job.order)
+            if job.need is not None and job.reserved_on is not None
+        ]
+        for job, _, _ in homes:
+            self.unreserve(job)
+        return homes
+
+    def _serve_restarting(
+        self, homes: list[tuple[JobAccount, DriverNeed, Member]], room: NamespaceRoom
+    ) -> list[DriverPlaceGranted]:
+        """Give each of these jobs the best place: at least the one that was kept, if the driver still fits there."""
+        places: list[DriverPlaceGranted] = []
+        rounds = PlaceRound(self._members.values(), self._state)
+        for job, need, home in homes:
+            fits = home.is_open and has_place(home, need) and need.python in ("", home.info.runtime.python)
+            found = rounds.choose(job, need) or (home if fits else None)
+            if found is not None and room.left(job):
+                places.append(self._grant(job, found))
+                room.take(job)
         return places
 
     def _grant(self, job: JobAccount, member: Member) -> DriverPlaceGranted:
@@ -173,6 +226,8 @@ class PlaceQueue:
 
     def expire(self, now: float) -> None:
         """Drop an expired claim, and make a round due once a waiting job may make a claim."""
+        for job in [job for job in self._kept if now >= (job.place_kept_until or 0.0)]:
+            self.unreserve(job)
         if self._claim is not None and now >= self._claim.ends:
             self._no_claim_before = now + self._patience
             self._drop_claim()

@@ -206,7 +206,7 @@ class RegisteredTaskManagers:
         self._note_contact(member, now)
         if report.sequence > member.sequence:
             member.sequence = report.sequence
-            self._jobs.take_report(member, report)
+            self._jobs.take_report(member, report, now)
             self._shelves.update(member)
 
     def _send_away(self, member: Member, heard_at: float) -> None:

@@ -29,6 +29,7 @@ from emberkeep.slots.reclaim.reclaimer import Reclaimer
 from emberkeep.slots.reclaim.terms import ReclaimTerms
 from emberkeep.slots.registered_task_managers import Lapsed, RegisteredTaskManagers, SilenceLimits
 from emberkeep.slots.reserved.choices import ReservedStandbys
+from emberkeep.slots.restarting import RestartingJobs
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.shelves import Due, Shelves
 from emberkeep.slots.supply import Supply, demand_of, standing_of
@@ -98,7 +99,8 @@ class SlotManager:
         self.reclaimer = Reclaimer(
             reclaim or ReclaimTerms(), accounts, self._shelves, self._kept, settles=limits.lost_after
         )
-        self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking)
+        self._restarting = RestartingJobs(accounts, self._shelves, self._due, patience=priority_patience)
+        self.jobs = JobAccounts(accounts, self._members, self._pending, self._places, self._lacking, self._restarting)
         self.restrictions = Restrictions(
             self._members,
             self._shelves,
@@ -138,6 +140,7 @@ class SlotManager:
                 entitled.take(job)
                 self.reclaimer.served(job, now)
                 job.claim = max(0, job.claim - 1)
+                job.returning = max(0, job.returning - 1)
 
             self._lacking.begin_round(now)
             top = highest(self._lacking)
@@ -188,6 +191,7 @@ class SlotManager:
         self._pending.expire(now)
         self.restrictions.expire(now)
         self._places.expire(now)
+        self._restarting.expire(now)
         self._due.slots |= self._kept.review(now)
         self.reclaimer.review(self._lacking, now)
         self.standbys.review()
@@ -224,6 +228,7 @@ class SlotManager:
             return "" if self._due.slots else shortage.missing_at_once_for_quota(job.wants, over)
         if job.need is not None:
             what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
+            what += self._places.said_kept() if what else ""
         elif self._due.slots:
             return ""
         else:
@@ -231,6 +236,7 @@ class SlotManager:
             what = "; ".join(missing(want.requirement, want.missing, self._shelves) for want in job.wants)
             if what and self._kept.gang not in (None, job):
                 what += f"; free slots are kept for job {self._kept.gang.job_id}, which needs all its slots at once"
+            what += self._restarting.said() if what else ""
         ahead = said_ahead(self._ahead_of(job)) + self.reclaimer.said_of(job)
         return what and what + ahead + shortage.vacant_places(self.restrictions.vacant())
 

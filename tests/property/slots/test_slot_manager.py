@@ -71,6 +71,7 @@ class Tenant:
     attempt: int = 0
     place: DriverPlaceGranted | None = None
     requirements: tuple[SlotRequirement, ...] = ()
+    rests: bool = False  # it pauses before its next attempt
 
     @property
     def priority(self) -> int:
@@ -335,7 +336,7 @@ class Cluster(RuleBasedStateMachine):
         tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.place]))
         assert tenant.place is not None
         tenant.attempt += 1
-        self.slots.jobs.begin_attempt(tenant.job_id, tenant.attempt)
+        self.slots.jobs.begin_attempt(tenant.job_id, tenant.attempt, self.now)
         node = self.nodes[tenant.place.info.id]
         tenant.place = None
         member = self.slots.task_managers.get(node.info.id)
@@ -407,20 +408,45 @@ class Cluster(RuleBasedStateMachine):
         ]
 
     @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
-    @rule(data=st.data(), ends=st.booleans())
-    def attempt_ends(self, data: st.DataObject, ends: bool) -> None:
+    @rule(data=st.data())
+    def driver_ends(self, data: st.DataObject) -> None:
+        """Its task manager reports that before it is known what follows."""
         tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.attempt]))
-        self.slots.jobs.end_attempt(tenant.job_id, tenant.attempt)
+        for node in self.nodes.values():
+            node.drivers = {key: use for key, use in node.drivers.items() if key[0] != tenant.job_id}
+
+    @precondition(lambda self: any(tenant.rests for tenant in self.tenants.values()))
+    @rule(data=st.data())
+    def pause_ends(self, data: st.DataObject) -> None:
+        tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.rests]))
+        tenant.rests = False
+        self.slots.jobs.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
+    @rule(data=st.data(), ends=st.booleans(), rests=st.booleans(), closes=st.booleans())
+    def attempt_ends(self, data: st.DataObject, ends: bool, rests: bool, closes: bool) -> None:
+        """``rests``: there is a pause before the next attempt. ``closes``: its slots are freed before its end is
+        known."""
+        tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.attempt]))
+        if closes:
+            self.slots.jobs.close_requirements(tenant.job_id, tenant.attempt, self.now, returns=not ends)
+            self._free_slots_of(tenant)
+        self.slots.jobs.end_attempt(tenant.job_id, tenant.attempt, self.now, returns=not ends)
         tenant.place = None
         self.disturbed = True
         for node in self.nodes.values():  # task managers free what is over
             node.drivers = {key: use for key, use in node.drivers.items() if key[0] != tenant.job_id}
-            node.allocations = {key: slot for key, slot in node.allocations.items() if slot.job_id != tenant.job_id}
+        self._free_slots_of(tenant)
+        tenant.rests = rests and not ends
         if ends:
             self.slots.jobs.remove(tenant.job_id)
             del self.tenants[tenant.job_id]
-        else:
+        elif not rests:
             self.slots.jobs.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    def _free_slots_of(self, tenant: Tenant) -> None:
+        for node in self.nodes.values():
+            node.allocations = {key: slot for key, slot in node.allocations.items() if slot.job_id != tenant.job_id}
 
     @rule(seconds=st.sampled_from([1.0, 3.0, 11.0, 31.0]), alive=st.booleans())
     def time_passes(self, seconds: float, alive: bool) -> None:
@@ -477,8 +503,18 @@ class Cluster(RuleBasedStateMachine):
         held = {job_id: len(self.slots.jobs.by_id[job_id].held) for job_id in self.tenants}
         priorities = self._priorities()
         drivers = self._drivers_of_the_team()
+        returning = self._returning()
         wants = {job_id: self._wants(job_id) for job_id in self.tenants}
+        restarting = {
+            key
+            for key, account in self.slots.jobs.by_id.items()
+            if account.need is not None
+            and account.place_kept_until is not None
+            and (home := account.reserved_on) is not None
+            and not home.avoided
+        }
         matches = self.slots.match(self.now, lambda: next(self.ids))
+        assert restarting <= {granted.job_id for granted in matches.places}, "a place that was kept is still there"
         for granted in matches.places:
             tenant = self.tenants[granted.job_id]
             assert tenant.place is None, "a job has one driver place at a time"
@@ -490,7 +526,7 @@ class Cluster(RuleBasedStateMachine):
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.task_managers.all():
                 room[member.info.id][2] -= member.withheld_memory  # kept for a driver that has waited for long
-            self._judge(matches.slots, room, avoided, held, wants, spread, priorities)
+            self._judge(matches.slots, room, avoided, held, wants, spread, priorities, returning)
         for allotted in matches.slots:
             assert allotted.allocation.id not in self.given, "a slot is given once"
             self.given.add(allotted.allocation.id)
@@ -505,8 +541,14 @@ class Cluster(RuleBasedStateMachine):
         starved = {key for key, begun in since.items() if begun is not None and self.now - begun >= FAIR_AFTER}
         return {key: top if key in starved else tenant.priority for key, tenant in self.tenants.items()}
 
+    def _returning(self) -> dict[JobId, int]:
+        """How many slots jobs that have restarted get before all others."""
+        accounts = self.slots.jobs.by_id.items()
+        return {key: account.returning if self.now < account.kept_until else 0 for key, account in accounts}
+
     def _drivers_of_the_team(self) -> int:
-        return sum(account.has_driver for account in self.slots.jobs.by_id.values() if account.namespace)
+        accounts = self.slots.jobs.by_id.values()
+        return sum(account.has_driver and account.need is None for account in accounts if account.namespace)
 
     def _wants(self, job_id: JobId) -> list[tuple[SlotRequirement, int]]:
         """What a job lacks, counted here from what the task managers are known to hold for it."""
@@ -530,6 +572,7 @@ class Cluster(RuleBasedStateMachine):
         wants: dict[JobId, list[tuple[SlotRequirement, int]]],
         spread: dict[tuple[JobId, TaskManagerId], int],
         priorities: dict[JobId, int],
+        returning: dict[JobId, int],
     ) -> None:
         """Replay the decisions one by one: none may pass over a job that comes first and could use that very slot, and
         at the end nobody may lack a slot that is free. The quota of the team excuses both."""
@@ -537,12 +580,13 @@ class Cluster(RuleBasedStateMachine):
 
         def may_have(job: JobId) -> bool:
             team = [each for each, tenant in self.tenants.items() if tenant.namespace]
-            used = sum(held[each] + self.slots.jobs.by_id[each].elsewhere for each in team)
+            accounts = {each: self.slots.jobs.by_id[each] for each in team}
+            used = sum(held[each] + one.uses - len(one.held) for each, one in accounts.items())
             return job not in team or used < TEAM_SLOTS
 
-        def rank(job: JobId) -> tuple[bool, int, int, int]:
+        def rank(job: JobId) -> tuple[bool, bool, int, int, int]:
             tenant, holds = self.tenants[job], held[job] > 0
-            return holds, -(tenant.priority if holds else priorities[job]), held[job], tenant.order
+            return not returning[job], holds, -(tenant.priority if holds else priorities[job]), held[job], tenant.order
 
         for allotted in decisions:
             job_id, node = allotted.allocation.job_id, self.nodes[allotted.info.id]
@@ -569,6 +613,7 @@ class Cluster(RuleBasedStateMachine):
             assert missing[job_id][wish] >= 0, "no more than was asked for"
             _use(room[node.info.id], allotted.allocation.profile)
             held[job_id] += 1
+            returning[job_id] = max(0, returning[job_id] - 1)
         if self.slots._due.slots:
             return
         for job_id, wishes in missing.items():
@@ -618,7 +663,7 @@ class Cluster(RuleBasedStateMachine):
 def _room(slots: SlotManager, name: TaskManagerId) -> list[int]:
     member = slots.task_managers.get(name)
     assert member is not None
-    taken = [slot.profile for slot in {**member.allocations, **member.pending}.values()]
+    taken = [slot.profile for slot in {**member.allocations, **member.pending, **member.kept}.values()]
     drivers = [driver.memory_mb for driver in member.drivers] + [r.memory_mb for r in member.reservations.values()]
     return [
         member.info.slots - len(taken),

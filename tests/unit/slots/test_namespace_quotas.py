@@ -23,7 +23,7 @@ def rig() -> Rig:
 
 def drive(rig: Rig, job_id: JobId, attempt: int = 2) -> None:
     """The job's driver starts on the task manager that it was granted."""
-    rig.slots.jobs.begin_attempt(job_id, attempt)
+    rig.slots.jobs.begin_attempt(job_id, attempt, 0.0)
 
 
 def some_ids(count: int) -> list[AllocationId]:
@@ -58,7 +58,7 @@ class TestSlots:
         require(rig, first, 3, dict.fromkeys(some_ids(3), TaskManagerId("not-registered")))
         second = rig.job(2, namespace="a")
         assert rig.match() == []
-        rig.slots.jobs.end_attempt(first, 1)
+        rig.slots.jobs.end_attempt(first, 1, 0.0)
         assert per_job(rig.match()) == {second: 2}
 
     def test_a_job_is_told_that_it_waits_for_the_quota(self, rig: Rig) -> None:
@@ -135,7 +135,7 @@ class TestDrivers:
         drive(rig, first)
         rig.report(registered, drivers=(DriverUse(first, 2, 512, live=True),))
         assert rig.places() == {}
-        rig.slots.jobs.end_attempt(first, 2)
+        rig.slots.jobs.end_attempt(first, 2, 0.0)
         rig.report(registered)
         assert rig.slots.is_due
         assert set(rig.places()) == {second}
@@ -147,7 +147,7 @@ class TestDrivers:
             rig.ask(job_id, 512)
         rig.places()
         drive(rig, first)
-        rig.slots.jobs.end_attempt(first, 2)
+        rig.slots.jobs.end_attempt(first, 2, 0.0)
         rig.slots.jobs.request_place(first, DriverNeed(512, ""), 3, 0.0)
         rig.report(registered)
         assert set(rig.places()) == {first}

@@ -113,10 +113,10 @@ def test_free_driver_places_without_enough_memory_are_named(rig: Rig) -> None:
 def test_the_next_attempt_of_a_job_gets_slots_after_the_one_before_was_over(rig: Rig) -> None:
     rig.add("tm-1")
     job_id = rig.job(1)
-    rig.slots.jobs.end_attempt(job_id, 1)
+    rig.slots.jobs.end_attempt(job_id, 1, 0.0)
     assert rig.match() == []
     assert rig.slots.jobs.is_void(job_id, 1)
-    rig.slots.jobs.begin_attempt(job_id, 2)
+    rig.slots.jobs.begin_attempt(job_id, 2, 0.0)
     assert not rig.slots.jobs.is_void(job_id, 2)
     wanted = SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)
     rig.slots.jobs.require(job_id, 2, "jm:1", (wanted,), {})

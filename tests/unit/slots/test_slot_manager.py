@@ -176,7 +176,7 @@ class TestFairness:
         rig.report(first)
         rig.job(1)
         assert [allotted.info.id for allotted in rig.match()] == ["b", "a"]
-        rig.slots.jobs.begin_attempt(job_id, 2)
+        rig.slots.jobs.begin_attempt(job_id, 2, 0.0)
         rig.slots.jobs.require(job_id, 2, "jm:1", (SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME),), {})
         assert [allotted.info.id for allotted in rig.match()] == ["a"]
 
@@ -207,7 +207,7 @@ class TestAccounts:
         rig.slots.expire(PENDING - 1)
         assert not rig.match()
         rig.slots.task_managers.take_heartbeat(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING)
-        rig.slots.jobs.close_requirements(first, 1)
+        rig.slots.jobs.close_requirements(first, 1, 0.0)
         rig.slots.expire(PENDING)
         assert per_job(rig.match()) == {second: 1}
 
@@ -243,7 +243,7 @@ class TestAccounts:
         first = rig.job(1)
         slot = rig.match()[0].allocation
         second = rig.job(1)
-        rig.slots.jobs.end_attempt(first, 1)
+        rig.slots.jobs.end_attempt(first, 1, 0.0)
         assert not rig.slots.is_pending(slot.id)
         assert per_job(rig.match()) == {second: 1}
         rig.want(first, 1)
@@ -253,7 +253,7 @@ class TestAccounts:
         registered = rig.add("tm-1", slots=2)
         job_id = rig.job(1)
         rig.report(registered, rig.match()[0].allocation)
-        rig.slots.jobs.begin_attempt(job_id, 2)
+        rig.slots.jobs.begin_attempt(job_id, 2, 0.0)
         assert rig.slots.jobs.is_void(job_id, 1)
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
         rig.slots.jobs.require(job_id, 2, "jm:2", wanted, {})
@@ -263,7 +263,7 @@ class TestAccounts:
     def test_requirements_that_were_closed_stay_closed(self, rig: Rig) -> None:
         rig.add("tm-1")
         job_id = rig.job(1)
-        rig.slots.jobs.close_requirements(job_id, 1)
+        rig.slots.jobs.close_requirements(job_id, 1, 0.0)
         rig.want(job_id, 2)
         assert not rig.match()
 
@@ -516,6 +516,8 @@ class TestDriverPlaces:
         rig.ask(later, 500, PATIENCE)
         assert rig.places(PATIENCE) == {}, "what becomes free is kept for the large one"
         rig.report(registered, drivers=(DriverUse(small, 2, 1000, live=True),), now=PATIENCE)
+        for driver in runs:
+            rig.slots.jobs.end_attempt(driver.job_id, 1, PATIENCE)
         assert rig.places(PATIENCE) == {large: "tm-1", later: "tm-1"}
 
     def test_a_claim_counts_in_the_round_that_makes_it(self, rig: Rig) -> None:

@@ -1202,7 +1202,7 @@ PRIORITY_PATIENCE = define(
         duration,
         "duration",
         "A job that has waited for this long without any slot, or for its driver's place, counts as one of the highest "
-        "`job.priority` that waits.",
+        "`job.priority` that waits. Also the longest time for which a job that restarts keeps its place and slots.",
     )
 )
 MIN_FREE_DISK = define(

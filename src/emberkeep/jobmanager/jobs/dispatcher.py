@@ -339,9 +339,9 @@ class Dispatcher(Actor):
             case ev.StopDriver(attempt, place, grace):
                 self._orders.stop(job_id, attempt, place, grace)
             case ev.DropRequirements(attempt):
-                resources.needs.close_requirements(job_id, attempt)
+                resources.needs.close_requirements(job_id, attempt, returns=_returns(job))
             case ev.AttemptOver(attempt):
-                resources.needs.end_attempt(job_id, attempt)
+                resources.needs.end_attempt(job_id, attempt, returns=_returns(job))
             case ev.RecordResult(result):
                 self._records.end_job(job, with_work(result, job.report))
             case ev.JobOver():
@@ -360,3 +360,8 @@ class Dispatcher(Actor):
         job = self._table.active.get(job_id)
         if job is not None:
             job.pointers = pointers
+
+
+def _returns(job: ManagedJob) -> bool:
+    """True if another attempt follows the one that ends."""
+    return job.state.status is JobStatus.RESTARTING

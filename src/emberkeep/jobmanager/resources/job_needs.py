@@ -46,16 +46,17 @@ class JobNeeds(ActorPart):
     @told
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
         self._lost.forget(job_id)
-        self._accounts.begin_attempt(job_id, attempt)
+        self._accounts.begin_attempt(job_id, attempt, self._clock.now())
 
     @told
-    def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._accounts.end_attempt(job_id, attempt)
+    def end_attempt(self, job_id: JobId, attempt: int, *, returns: bool) -> None:
+        """Free what the attempt has, or keep it for the next one if the job ``returns``."""
+        self._accounts.end_attempt(job_id, attempt, self._clock.now(), returns=returns)
 
     @told
-    def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        """Give this attempt no more slots."""
-        self._accounts.close_requirements(job_id, attempt)
+    def close_requirements(self, job_id: JobId, attempt: int, *, returns: bool) -> None:
+        """Give this attempt no more slots. ``returns``: keep those that it has for the next one."""
+        self._accounts.close_requirements(job_id, attempt, self._clock.now(), returns=returns)
 
     @told
     def remove_job(self, job_id: JobId) -> None:

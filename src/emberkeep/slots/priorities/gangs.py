@@ -4,7 +4,7 @@ A gang without any slot gets none until all that it needs are free at the same t
 that becomes free, so a gang that has waited for the patience may have free slots kept for it: then jobs that come after
 it get nothing. That lasts for the patience at most. It does not begin again, for any gang, before the same time has
 passed, and it never begins for a gang that would not fit on empty task managers. It begins at once for a gang for
-which other jobs give slots back.
+which other jobs give slots back, and for one that has restarted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from emberkeep.slots.ledger import JobAccount, Member
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.priorities.precedence import has_starved
+from emberkeep.slots.priorities.precedence import comes_back, has_starved
 
 
 def room_now(members: Iterable[Member], profile: ResourceProfile) -> int:
@@ -37,7 +37,8 @@ class KeptSlots:
 
     def keep_for(self, job: JobAccount, now: float) -> bool:
         """Keep free slots for a gang that does not fit now, if it may have that. Return True if they are kept."""
-        if self.gang is None and self.may_keep_for(job, now) and (has_starved(job, now, self._patience) or job.claim):
+        is_urgent = has_starved(job, now, self._patience) or job.claim or comes_back(job, now)
+        if self.gang is None and self.may_keep_for(job, now) and is_urgent:
             self.gang, self._ends = job, now + self._patience
         return self.gang is job and now < self._ends
 

@@ -1,8 +1,9 @@
 """Which job comes next when a slot or a driver place is free. Pure.
 
-1. Jobs for which others give slots back, until they have as many.
-2. Jobs of namespaces that hold fewer slots than they are guaranteed.
-3. All others.
+1. Jobs that have restarted, until they have as many slots as were kept for them: nobody else could have got these.
+2. Jobs for which others give slots back, until they have as many.
+3. Jobs of namespaces that hold fewer slots than they are guaranteed.
+4. All others.
 
 Within each of these groups:
 
@@ -35,8 +36,13 @@ def slot_rank(job: JobAccount, now: float, patience: float, top: int, *, is_enti
     guaranteed.
     """
     priority = top if has_starved(job, now, patience) else job.priority
-    group = 0 if job.claim else 1 if is_entitled else 2
+    group = 0 if comes_back(job, now) else 1 if job.claim else 2 if is_entitled else 3
     return group, bool(job.held), -priority, len(job.held), job.order
+
+
+def comes_back(job: JobAccount, now: float) -> bool:
+    """True if the job has restarted, and does not have as many slots yet as were kept for it."""
+    return job.returning > 0 and now < job.kept_until
 
 
 def has_starved(job: JobAccount, now: float, patience: float) -> bool:
@@ -45,9 +51,12 @@ def has_starved(job: JobAccount, now: float, patience: float) -> bool:
 
 
 def place_rank(job: JobAccount, now: float, patience: float, top: int) -> Rank:
-    """Return the rank of a job that waits for a driver place. ``top``: the highest priority of those that wait."""
+    """Return the rank of a job that waits for a driver place. ``top``: the highest priority of those that wait.
+
+    Among equals, jobs that have run before come first.
+    """
     priority = top if now - job.need_since >= patience else job.priority
-    return 0, False, -priority, 0, job.order
+    return 0, False, -priority, int(job.attempt == 0), job.order
 
 
 def said_ahead(count: int) -> str:

@@ -83,6 +83,8 @@ class Reclaimer:
 
     def _standing(self, job: JobAccount, now: float) -> JobStanding | None:
         """Return what is known of a job; None if it needs no slots."""
+        if job.kept and not job.requirements:
+            return self._restarting(job)
         if not job.requirements:
             return None
         requirement = job.wants[0].requirement if job.wants else job.requirements[0]
@@ -105,6 +107,21 @@ class Reclaimer:
             capped=job.reclaim is not None,
             put_back=job.reclaim is not None and job.reclaim.whole,
             spared=now < job.spared_until,
+        )
+
+    @staticmethod
+    def _restarting(job: JobAccount) -> JobStanding:
+        """Return the standing of a job that restarts: it keeps slots, and can give none back before it is up again."""
+        allocation_id, member = next(iter(job.kept.items()))
+        allocation = member.kept.get(allocation_id) or member.allocations[allocation_id]
+        return JobStanding(
+            job_id=job.job_id,
+            order=job.order,
+            size=SlotSize(allocation.profile, member.info.runtime),
+            namespace=job.namespace,
+            priority=job.priority,
+            gang=job.gang,
+            elsewhere=len(job.kept),
         )
 
     def served(self, job: JobAccount, now: float) -> None:
@@ -157,7 +174,7 @@ class Entitlements:
         if self._left:
             for job in jobs:
                 if job.namespace in self._left:
-                    self._left[job.namespace] -= len(job.held) + job.elsewhere
+                    self._left[job.namespace] -= job.uses
 
     def left(self, job: JobAccount) -> int:
         """Return how many slots the job's namespace is missing."""

@@ -44,7 +44,7 @@ def test_a_driver_goes_where_its_resource_is_free_and_takes_it(rig: Rig) -> None
     assert rig.places() == {first: "tm-2"}
     ask(rig, second)
     assert not rig.places(), "the place is reserved"
-    rig.slots.jobs.begin_attempt(first, 2)
+    rig.slots.jobs.begin_attempt(first, 2, 0.0)
     rig.report(registered, drivers=(DriverUse(first, 2, 512, live=True, custom=GPU),))
     assert not rig.places(), "the driver runs"
     assert rig.slots.missing(second) == (
@@ -75,7 +75,7 @@ def test_slots_leave_free_what_a_driver_needs_that_has_waited_for_long(rig: Rig)
     rig.report(registered, *slots, now=PATIENCE)
     assert not rig.places(PATIENCE)
     other = rig.job(1, WITH_GPU)
-    rig.slots.jobs.close_requirements(holder, 1)
+    rig.slots.jobs.close_requirements(holder, 1, 0.0)
     rig.report(registered, slots[0], now=PATIENCE)
     assert not rig.match(PATIENCE), "the first GPU stays free"
     rig.report(registered, now=PATIENCE)
@@ -89,7 +89,7 @@ def test_what_comes_back_with_the_driver_place_that_is_waited_for_may_be_given_t
     running = rig.job()
     ask(rig, running)
     assert rig.places()
-    rig.slots.jobs.begin_attempt(running, 2)
+    rig.slots.jobs.begin_attempt(running, 2, 0.0)
     driver = DriverUse(running, 2, 512, live=True, custom=GPU)
     rig.report(registered, drivers=(driver,))
     waiting = rig.job()
@@ -100,6 +100,7 @@ def test_what_comes_back_with_the_driver_place_that_is_waited_for_may_be_given_t
     slots = [allotted.allocation for allotted in rig.match(PATIENCE)]
     assert [each.job_id for each in slots] == [other], "the driver that ends gives back as much as the next one needs"
     rig.report(registered, *slots, drivers=(DriverUse(running, 2, 0, live=False),), now=PATIENCE)
+    rig.slots.jobs.end_attempt(running, 2, PATIENCE)
     assert rig.places(PATIENCE) == {waiting: "tm-1"}
 
 

@@ -43,7 +43,7 @@ def test_a_resource_is_given_again_when_a_report_shows_its_slot_no_longer(rig: R
     rig.report(registered, *given)
     second = rig.job(1, WITH_GPU)
     assert not rig.match()
-    rig.slots.jobs.end_attempt(first, 1)
+    rig.slots.jobs.end_attempt(first, 1, 0.0)
     assert not rig.match(), "the task manager still reports both slots"
     rig.report(registered, given[0])
     assert [allotted.allocation.job_id for allotted in rig.match()] == [second]

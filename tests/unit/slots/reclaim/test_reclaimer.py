@@ -200,7 +200,7 @@ def test_an_attempt_that_is_over_gives_nothing_back() -> None:
     world.matched()
     world.pass_time(LACKS_FOR)
     assert world.ceiling(borrower) == 2
-    world.slots.jobs.begin_attempt(borrower, 2)
+    world.slots.jobs.begin_attempt(borrower, 2, 0.0)
     assert world.ceiling(borrower) is None
     world.says(borrower)
     assert world.slots.jobs.by_id[borrower].gives == Gives(), "a late report of the earlier attempt"

@@ -54,7 +54,7 @@ class Cluster(Rig):
 
     def lose_driver(self, job_id: JobId) -> None:
         """The first attempt is over, and the second asks for a place."""
-        self.slots.jobs.end_attempt(job_id, 1)
+        self.slots.jobs.end_attempt(job_id, 1, 0.0)
         self.slots.jobs.request_place(job_id, NEED, 2, 0.0)
 
 
@@ -211,7 +211,7 @@ def test_it_moves_when_the_driver_has_moved_to_its_node_and_streams(rig: Cluster
     assert rig.home(job_id) == "tm-2"
     rig.lose_driver(job_id)
     assert rig.home(job_id) == "tm-2"
-    rig.slots.jobs.begin_attempt(job_id, 2)
+    rig.slots.jobs.begin_attempt(job_id, 2, 0.0)
     rig.tell(first)
     rig.tell(second, job_id, attempt=2)
     assert rig.home(job_id) == "tm-2", "the driver is about to take it"
@@ -285,7 +285,7 @@ def test_after_a_failed_start_another_node_comes_first(rig: Cluster) -> None:
     job_id = rig.stream(on=first)
     assert rig.home(job_id) == "tm-2"
     rig.tell(second, job1="")
-    rig.slots.jobs.end_attempt(job_id, 1)
+    rig.slots.jobs.end_attempt(job_id, 1, 0.0)
     rig.slots.jobs.request_place(job_id, DriverNeed(1408, "3.11", frozenset({"tm-2"})), 2, 0.0)
     assert rig.places() == {job_id: "tm-1"}
 

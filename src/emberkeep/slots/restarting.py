@@ -1,0 +1,90 @@
+"""Slots that a job keeps while it restarts, so that jobs that only wait do not take them. Part of the SlotManager.
+
+They are kept from the end of an attempt until the next one says what it needs; then that job is served first, with as
+many slots as were kept. They are kept for as long as the attempt has lasted, and for the patience at most. So a job
+whose attempts end soon after their start blocks others for no longer than it works. What is kept counts as used by
+the job's namespace. Slots that the job was giving back to others are not kept, and none on a task manager that takes
+nothing new.
+
+A driver's place is kept in the same way, see ``place_queue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.base.ids import JobId
+from emberkeep.slots.ledger import JobAccount, Member
+from emberkeep.slots.model import Allocation, slots_are
+from emberkeep.slots.shelves import Due, Shelves
+
+
+class RestartingJobs:
+    """The kept slots. All times are monotonic seconds. ``jobs``, ``shelves`` and ``due`` belong to the SlotManager."""
+
+    def __init__(self, jobs: Mapping[JobId, JobAccount], shelves: Shelves, due: Due, *, patience: float) -> None:
+        self._jobs = jobs
+        self._shelves = shelves
+        self._due = due
+        self._patience = patience
+        self._keeping: dict[JobAccount, None] = {}
+
+    def keep(self, job: JobAccount, now: float) -> None:
+        """Keep the slots of an attempt that has ended, or is about to, and is followed by another one."""
+        staying = [
+            (allocation_id, member)
+            for allocation_id, member in job.held.items()
+            if allocation_id in member.allocations and allocation_id not in job.gives.leaving and member.stays_open
+        ]
+        if job.reclaim is not None:
+            staying = staying[: 0 if job.reclaim.whole else max(0, job.reclaim.ceiling)]
+        if all(key in job.kept for key, _ in staying) or now >= (until := job.keeps_until(now, self._patience)):
+            return
+        self.release(job)
+        job.kept, job.kept_until = dict(staying), until
+        self._keeping[job] = None
+
+    def take_freed(self, allocation: Allocation, member: Member) -> None:
+        """Keep the room of a slot that a report no longer lists. The caller must recount the member."""
+        job = self._jobs.get(allocation.job_id)
+        if job is not None and job.kept.get(allocation.id) is member:
+            member.kept[allocation.id] = allocation
+
+    def claim(self, job: JobAccount) -> None:
+        """Release what is kept for a job whose next attempt says what it needs: it gets as many slots first."""
+        count = len(job.kept)
+        self.release(job)
+        job.returning = count
+
+    def release(self, job: JobAccount) -> None:
+        """Keep nothing for the job any longer."""
+        job.returning = 0
+        if job not in self._keeping:
+            return
+        del self._keeping[job]
+        kept, job.kept = job.kept, {}
+        for allocation_id, member in kept.items():
+            if member.kept.pop(allocation_id, None) is not None:
+                self._shelves.update(member)
+        self._due.slots = True  # its namespace may have another slot
+
+    def release_on(self, member: Member) -> None:
+        """Keep nothing on a task manager that takes nothing new."""
+        for job in list(self._keeping):
+            for allocation_id in [key for key, where in job.kept.items() if where is member]:
+                del job.kept[allocation_id]
+            if not job.kept:
+                del self._keeping[job]
+        if member.kept:
+            member.kept.clear()
+            self._shelves.update(member)
+
+    def expire(self, now: float) -> None:
+        """Release what was kept for long enough."""
+        for job in [job for job in self._keeping if now >= job.kept_until]:
+            self.release(job)
+
+    def said(self) -> str:
+        """Return a suffix such as "; 2 slots are kept for jobs that restart" for a reason; "" if none are."""
+        count = sum(len(job.kept) for job in self._keeping)
+        return f"; {slots_are(count)} kept for jobs that restart" if count else ""
