@@ -18,7 +18,7 @@ class EarlierCommits:
     """The newest committed batch for each checkpoint path. Used from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._batches: dict[tuple[str, str], int] = {}  # by path, and bucket or host
 
     def note(self, checkpoint: str, batch: int) -> None:

@@ -19,7 +19,7 @@ class ForeachObjects:
     """The objects of one driver process, with the names of their states in savepoints. Used from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._known: list[tuple[Any, str]] = []
 
     def stand_in(self, function: Any) -> StandIn:

@@ -23,7 +23,7 @@ class Registry:
     """Keeps functions in the order of their registration. Used from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._entries: list[Registered] = []
         self._added: Callable[[Registered], None] = lambda _: None
         self._has_other_end: Callable[[Any], bool] = lambda _: False

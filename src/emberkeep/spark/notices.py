@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from emberkeep.base.processes.standard_streams import say
 
 
@@ -11,12 +9,10 @@ class Notices:
     """Writer of messages to stderr. Each distinct text appears once per process."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
-        self._lock = threading.Lock()
+        self._said: dict[str, object] = {}  # by text: the call that says it
 
     def say(self, text: str) -> None:
-        with self._lock:
-            if text in self._said:
-                return
-            self._said.add(text)
-        say(f"emberkeep: {text}")
+        # One step without a lock: a signal handler of the script may interrupt this thread anywhere, and say something.
+        this = object()
+        if self._said.setdefault(text, this) is this:
+            say(f"emberkeep: {text}")

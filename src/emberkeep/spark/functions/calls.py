@@ -30,7 +30,7 @@ class FunctionCalls:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(_MOST_THREADS, f"{OWN_THREAD_PREFIX}-functions")
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._newest: dict[str, _Call] = {}  # the latest call, by name of the function
 
     def call(self, name: str, method: str, function: Callable[..., Any], *arguments: Any) -> Any:

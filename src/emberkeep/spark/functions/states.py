@@ -70,7 +70,7 @@ class FunctionStates:
         self._places = places
         self._may_commit = may_commit
         self._notices = notices
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._begun: Mapping[str, bytes] | None = None
 
     def begin_with(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:

@@ -43,7 +43,7 @@ class WorkerPort:
         self._bind_host = bind_host or host
         self._attempt = attempt
         self._encryption = encryption
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._link: Link | None = None
         self._handshakes = Connections(LIMITS)
 

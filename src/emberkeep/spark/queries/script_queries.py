@@ -6,6 +6,7 @@ fields are recorded at each start, and restored temporarily while that query is 
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import Counter
@@ -72,11 +73,12 @@ class ScriptQueries:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler of the script may interrupt the holder, and use queries: each change below is one step.
+        self._lock = threading.RLock()
         self._own = _Own()
         self._known: list[ScriptQuery] = []
         self._again: Counter[str] = Counter()  # by query id: how many threads start the query again
-        self._unnamed = 0
+        self._unnamed = itertools.count()  # the ordinals of unnamed queries
         self._keys: dict[tuple[str, str, str], str] = {}  # of unnamed queries: by checkpoint, sink and output mode
         self._last_start = time.monotonic()
         self.first_start_ms: int | None = None  # when the first query had started, in Unix milliseconds
@@ -101,18 +103,18 @@ class ScriptQueries:
                     return query.key  # the script starts the same query again
             if place in self._keys:
                 return self._keys[place]
-            ordinal, self._unnamed = self._unnamed, self._unnamed + 1
-            key = key_of_unnamed(ordinal, identity.sink, identity.output_mode)
-            if place[0]:
-                self._keys[place] = key
-            return key
+            key = key_of_unnamed(next(self._unnamed), identity.sink, identity.output_mode)
+            return self._keys.setdefault(place, key) if place[0] else key
 
     def add(self, query: ScriptQuery) -> None:
         """Add a query that has started. It replaces the one with its key, and the one with its checkpoint."""
         with self._lock:
             place = _place(query.started)
-            kept = (one for one in self._known if one.key != query.key and (not place or _place(one.started) != place))
-            self._known = [*kept, query]
+            replaced = [one for one in self._known if one.key == query.key or (place and _place(one.started) == place)]
+            self._known.append(query)
+            for one in replaced:
+                if one in self._known:
+                    self._known.remove(one)
             self.first_start_ms = self.first_start_ms or int(time.time() * 1000)
             self._last_start = time.monotonic()
 

@@ -89,7 +89,7 @@ class QueryHook:
         self._queries = queries
         self._starts = starts
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._next_ordinal = 0
         self._running: list[tuple[Any, StartedQuery]] = []
 

@@ -25,7 +25,7 @@ class OrderedStarts:
         self._restore = restore
         self._procedures = procedures
         self._may_commit = may_commit
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
 
     def admitted(self) -> AbstractContextManager[None]:
         return nullcontext() if self._procedures.takes_starts else self._gate.starting()

@@ -19,7 +19,8 @@ class QueryRestarts:
         self._queries = queries
         self._gate = gate
         self._settle = settle
-        self._starting_away = threading.Lock()
+        self._starting_away = threading.RLock()  # a signal handler of the script may interrupt its holder
+        self._at_hand: list[ScriptQuery] = []  # what the holder is starting
         self._with_failed: list[Any] = []  # sessions in which a query has failed since it was to end
 
     def start_queries(self) -> None:
@@ -37,22 +38,30 @@ class QueryRestarts:
 
     def _start_away(self) -> None:
         with self._starting_away:
-            away = [query for query in self._queries.all() if query.away]
+            away = [query for query in self._queries.all() if query.away and query not in self._at_hand]
             for query in away:
-                # An active query was allowed to continue. A query that has failed since is left for the script to see.
-                if not _is_active(query):
-                    if query.handle.exception() is None or was_interrupted(query):
-                        if query.reached is not None:
-                            self._settle(query)
-                        query.handle._jsq = self._queries.start_again(query)._jsq
-                    else:
-                        self._with_failed.append(query.session)
+                self._at_hand.append(query)
+                try:
+                    self._start_again(query)
+                finally:
+                    self._at_hand.remove(query)
                 query.away = False
             sessions = {id(query.session): query.session for query in away}
             for session in sessions.values():
                 # Spark would forget the failure as well, and `awaitAnyTermination` would never raise it.
                 if not any(_is_same(session, other) for other in self._with_failed):
                     call("termination of queries", session.streams.resetTerminated)
+
+    def _start_again(self, query: ScriptQuery) -> None:
+        # An active query was allowed to continue. A query that has failed since is left for the script to see.
+        if _is_active(query):
+            return
+        if query.handle.exception() is None or was_interrupted(query):
+            if query.reached is not None:
+                self._settle(query)
+            query.handle._jsq = self._queries.start_again(query)._jsq
+        else:
+            self._with_failed.append(query.session)
 
 
 def _is_same(session: Any, other: Any) -> bool:

@@ -55,19 +55,30 @@ class WorkReader:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = SystemClock() if clock is None else clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder, and stop Spark
+        self._is_reading = False
+        self._newest = NOTHING_DONE
         self._before = NOTHING_DONE  # of the applications that have ended
         self._application: _Application | None = None
 
     def read(self, store: Store) -> AttemptWork:
-        """Return the attempt's work now. Raises what ``store`` raises."""
+        """Return the attempt's work now, or as last read if this thread is reading it. Raises what ``store`` raises."""
         with self._lock:
-            current = self._application
-            if current is None or current.app_id != store.app_id:
-                if current is not None:
-                    self._before = added(self._before, ended(current.newest))
-                current = self._application = _Application(store.app_id, self._clock)
-            return added(self._before, current.read(store))
+            if not self._is_reading:
+                self._is_reading = True
+                try:
+                    self._newest = self._read(store)
+                finally:
+                    self._is_reading = False
+            return self._newest
+
+    def _read(self, store: Store) -> AttemptWork:
+        current = self._application
+        if current is None or current.app_id != store.app_id:
+            if current is not None:
+                self._before = added(self._before, ended(current.newest))
+            current = self._application = _Application(store.app_id, self._clock)
+        return added(self._before, current.read(store))
 
 
 class _Application:
