@@ -67,28 +67,29 @@ class NamespaceQuotas:
     def holds_back(self, job: JobAccount) -> bool:
         """True if the job waits for room in its namespace's quota, and not for the cluster."""
         if job.need is not None:
-            return bool(self.no_driver_for(job))
-        return bool(job.wants) and bool(self.no_slot_for(job) or self.too_small_for(job))
+            return bool(self.no_driver_for(job, self.driver_room()))
+        room = self.slot_room()
+        return bool(job.wants) and bool(self.no_slot_for(job, room) or self.too_small_for(job, room))
 
-    def no_slot_for(self, job: JobAccount) -> str:
-        """Return why the job gets no further slot; "" if its namespace has room."""
-        if self.slot_room().left(job):
+    def no_slot_for(self, job: JobAccount, room: NamespaceRoom) -> str:
+        """Return why the job gets no further slot; "" if its namespace has ``room``."""
+        if room.left(job):
             return ""
         return f"namespace {job.namespace!r} uses {_all(self.limits.slots, 'slot')} of its quota ({SLOTS_KEY})"
 
-    def too_small_for(self, job: JobAccount) -> str:
-        """Return why a gang does not get all its slots at once; "" if its namespace has room, or if it is no gang."""
+    def too_small_for(self, job: JobAccount, room: NamespaceRoom) -> str:
+        """Return why a gang does not get all its slots at once; "" if there is ``room``, or if it is no gang."""
         missing = sum(want.missing for want in job.wants)
-        left = self.slot_room().left(job, missing)
+        left = room.left(job, missing)
         if left >= missing or job.held or not job.gang:
             return ""
         return (
             f"namespace {job.namespace!r} has {left} of the {self.limits.slots} slots of its quota left ({SLOTS_KEY})"
         )
 
-    def no_driver_for(self, job: JobAccount) -> str:
-        """Return why the job's driver gets no place; "" if its namespace has room."""
-        if self.driver_room().left(job):
+    def no_driver_for(self, job: JobAccount, room: NamespaceRoom) -> str:
+        """Return why the job's driver gets no place; "" if its namespace has ``room``."""
+        if room.left(job):
             return ""
         return f"namespace {job.namespace!r} runs {_all(self.limits.drivers, 'driver')} of its quota ({DRIVERS_KEY})"
 

@@ -6,7 +6,7 @@ Task managers report what they hold, and their reports are the truth. Decisions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from emberkeep.slots.job_accounts import JobAccounts
 from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
+from emberkeep.slots.look import Look
 from emberkeep.slots.matching import SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
@@ -215,19 +216,25 @@ class SlotManager:
 
     def missing(self, job_id: JobId) -> str:
         """Return a message naming what the job needs but the cluster cannot provide now; "" if nothing is missing."""
-        job = self.jobs.by_id.get(job_id)
-        if job is None:
-            return ""
+        return self.missing_of([job_id])[job_id]
+
+    def missing_of(self, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+        """Return such a message for each of these jobs."""
+        look = Look(self._quotas, self.reclaimer, self._shelves, self._lacking, self._places.waiting)
+        found = {job_id: self.jobs.by_id.get(job_id) for job_id in job_ids}
+        return {job_id: "" if job is None else self._missing(job, look) for job_id, job in found.items()}
+
+    def _missing(self, job: JobAccount, look: Look) -> str:
         # While a round is due, what it leaves unmet is not known yet.
-        if job.need is not None and (over := self._quotas.no_driver_for(job)):
+        if job.need is not None and (over := self._quotas.no_driver_for(job, look.driver_room)):
             return "" if self._due.places else f"no place for the driver: {over}"
-        if job.wants and (over := self._quotas.no_slot_for(job)):
-            over += self.reclaimer.said_of(job)
+        if job.wants and (over := self._quotas.no_slot_for(job, look.slot_room)):
+            over += self.reclaimer.said_of(job, look.entitled)
             return "" if self._due.slots else shortage.missing_for_quota(job.wants, over)
-        if job.wants and (over := self._quotas.too_small_for(job)):
+        if job.wants and (over := self._quotas.too_small_for(job, look.slot_room)):
             return "" if self._due.slots else shortage.missing_at_once_for_quota(job.wants, over)
         if job.need is not None:
-            what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
+            what = "" if self._due.places else look.missing_place(job.need)
             what += self._places.said_kept() if what else ""
         elif self._due.slots:
             return ""
@@ -237,13 +244,10 @@ class SlotManager:
             if what and self._kept.gang not in (None, job):
                 what += f"; free slots are kept for job {self._kept.gang.job_id}, which needs all its slots at once"
             what += self._restarting.said() if what else ""
-        ahead = said_ahead(self._ahead_of(job)) + self.reclaimer.said_of(job)
-        return what and what + ahead + shortage.vacant_places(self.restrictions.vacant())
-
-    def _ahead_of(self, job: JobAccount) -> int:
-        """Return the number of jobs with a higher priority that wait for the same, a driver place or slots."""
-        waiting = self._lacking if job.need is None else self._places.waiting
-        return sum(other.priority > job.priority for other in waiting)
+        if not what:
+            return ""
+        ahead = said_ahead(look.ahead_of(job)) + self.reclaimer.said_of(job, look.entitled)
+        return what + ahead + shortage.vacant_places(self.restrictions.vacant())
 
     def waits_for_blocked(self, job_id: JobId) -> bool:
         """True if unblocking task managers, or room on their disks, may give the job what it lacks.

@@ -192,7 +192,7 @@ class ResourceManager(Actor):
     @asked
     def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
         """Return a text for each of these jobs that names what the cluster cannot provide now."""
-        return {key: self._slots.missing(key) for key in job_ids}
+        return self._slots.missing_of(job_ids)
 
     @asked
     def standby(self, job_id: JobId) -> StandbyView | None:

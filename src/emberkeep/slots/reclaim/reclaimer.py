@@ -143,13 +143,13 @@ class Reclaimer:
         """Return what is missing of the guarantees now."""
         return Entitlements(self.terms, self._jobs.values())
 
-    def said_of(self, job: JobAccount) -> str:
-        """Return a suffix for the reason why a job waits; "" if there is nothing to say."""
+    def said_of(self, job: JobAccount, entitled: Entitlements) -> str:
+        """Return a suffix for the reason why a job waits; "" if there is nothing to say. ``entitled``: now."""
         texts = []
         if job.claim:
             texts.append(f"{slots_are(job.claim)} being given back for it by other jobs")
         guarantee = self.terms.guarantee(job.namespace)
-        if job.wants and guarantee and (left := self.entitled().left(job)):
+        if job.wants and guarantee and (left := entitled.left(job)):
             texts.append(
                 f"namespace {job.namespace!r} has {guarantee - left} of the {guarantee} slots that it is guaranteed "
                 f"({GUARANTEES_KEY})"
