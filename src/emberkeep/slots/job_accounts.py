@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
-from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import DriverNeed, DriverUse, HeldReport, JobAccount, Member
 from emberkeep.slots.model import Allocation, SlotRequirement
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.place_queue import PlaceQueue
 from emberkeep.slots.restarting import RestartingJobs
+from emberkeep.slots.unmet.lacking_jobs import LackingJobs
 
 
 class JobAccounts:

@@ -9,10 +9,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId
-from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import JobAccount, Member
 from emberkeep.slots.model import Allocation
 from emberkeep.slots.shelves import Shelves
+from emberkeep.slots.unmet.lacking_jobs import LackingJobs
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.slots import shortage
 from emberkeep.slots.ledger import DriverNeed, DriverUse, EndingState, JobAccount, Member, Reservation
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound, has_place
@@ -26,6 +25,7 @@ from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceQuotas, NamespaceRoom
 from emberkeep.slots.priorities.precedence import highest, place_rank
 from emberkeep.slots.shelves import Due, Shelves
+from emberkeep.slots.unmet import shortage
 
 
 class DriverPlaceGranted(msgspec.Struct, frozen=True):

@@ -13,12 +13,10 @@ from functools import partial
 import msgspec
 
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
-from emberkeep.slots import invariants, shortage
+from emberkeep.slots import invariants
 from emberkeep.slots.job_accounts import JobAccounts
-from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
-from emberkeep.slots.look import Look
 from emberkeep.slots.matching import SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits, NamespaceQuotas
@@ -34,6 +32,9 @@ from emberkeep.slots.restarting import RestartingJobs
 from emberkeep.slots.restrictions import Restrictions
 from emberkeep.slots.shelves import Due, Shelves
 from emberkeep.slots.supply import Supply, demand_of, standing_of
+from emberkeep.slots.unmet import shortage
+from emberkeep.slots.unmet.lacking_jobs import LackingJobs
+from emberkeep.slots.unmet.look import Look
 
 UNASSIGNED = -1  # slot index of an allocation that the task manager has not placed yet
 

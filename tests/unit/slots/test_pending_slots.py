@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import JobAccount, Member
 from emberkeep.slots.model import Allocation, SlotRequirement
 from emberkeep.slots.pending_slots import PendingSlots
 from emberkeep.slots.shelves import Due, Shelves
+from emberkeep.slots.unmet.lacking_jobs import LackingJobs
 from tests.unit.slots.test_slot_manager import RUNTIME, SMALL, info
 
 TIMEOUT = 10.0

@@ -9,12 +9,12 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
-from emberkeep.slots import shortage
-from emberkeep.slots.lacking_jobs import LackingJobs
 from emberkeep.slots.ledger import DriverNeed, JobAccount
 from emberkeep.slots.namespace_quotas import NamespaceQuotas, NamespaceRoom
 from emberkeep.slots.reclaim.reclaimer import Entitlements, Reclaimer
 from emberkeep.slots.shelves import Shelves
+from emberkeep.slots.unmet import shortage
+from emberkeep.slots.unmet.lacking_jobs import LackingJobs
 
 
 class Look:

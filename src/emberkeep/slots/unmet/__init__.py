@@ -1,0 +1,1 @@
+"""What jobs lack: who waits for slots, and why there are none."""
