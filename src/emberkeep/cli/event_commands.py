@@ -67,8 +67,9 @@ def events(
 ) -> int:
     """Show what has happened to a job, oldest first; without a job, what has happened to the cluster.
 
-    The events of a job: its attempts, executors, savepoints, stops, moves and failures, and who asked for what. Those
-    of the cluster: leaders, nodes, blocks, quotas and settings. With -o json, each event is a line.
+    The events of a job: its attempts, executors, savepoints, stops, moves and failures, and who asked for what.
+    Those of the cluster: leaders, nodes, blocks, quotas and settings.
+    With -o json, each event is a line.
 
     Parameters
     ----------

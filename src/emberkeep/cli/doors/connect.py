@@ -57,8 +57,9 @@ def up(
 ) -> int:
     """Start a Spark Connect server as a job, and print its job id. A server of the same name that runs stays.
 
-    The name is that of --name; default: connect. The number of executors follows what clients run, by Spark's dynamic
-    allocation, unless --num-executors or a setting of Spark says how many there are.
+    The name is that of --name; default: connect.
+    The number of executors follows what clients run, by Spark's dynamic allocation.
+    With --num-executors, or a setting of Spark that says how many there are, it is fixed.
 
     Parameters
     ----------

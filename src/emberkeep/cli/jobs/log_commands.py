@@ -32,8 +32,8 @@ def logs(
 
     Logs of processes that have ended are included.
     What a process wrote to its standard error is printed to standard error, everything else to standard output.
-    --grep, --level, --since and --until search on the machine that holds the log, and print what they find to standard
-    output.
+    --grep, --level, --since and --until search on the machine that holds the log.
+    What they find is printed to standard output.
     """
     from emberkeep.base.clock import SystemClock
     from emberkeep.cli.jobs import logs as job_logs

@@ -28,8 +28,8 @@ def export(directory: Path, *, docs_url: Annotated[str, Parameter(name="--docs-u
     directory
         Directory for the files; created if it does not exist.
     docs_url
-        Where your people read Emberkeep's documentation, such as https://wiki.example/emberkeep/docs. The alerts then
-        link to runbook.md there.
+        Where your people read Emberkeep's documentation, such as https://wiki.example/emberkeep/docs.
+        The alerts then link to runbook.md there.
     """
     files = files_to_export(docs_url)
     try:

@@ -41,9 +41,9 @@ def create(
 ) -> int:
     """Write a backup of the cluster: its job store, and the files of jobs that have to be recovered.
 
-    Run it as the user of the JobManager and with its settings: on its machine, or with ZooKeeper on any that has the
-    storage. The cluster may run. Checkpoints and savepoints are not part of a backup. Exit code 1 if the backup lacks
-    something of a job, because the cluster lacks it.
+    Run it as the user of the JobManager and with its settings: on its machine, or with ZooKeeper where the storage is.
+    The cluster may run. Checkpoints and savepoints are not part of a backup.
+    Exit code 1 if the backup lacks something of a job, because the cluster lacks it.
 
     Parameters
     ----------
@@ -99,9 +99,10 @@ def restore(
 ) -> int:
     """Make a new cluster's job store and files from a backup. Start the cluster afterwards.
 
-    All processes of the old cluster must have ended, or must never again reach the storage: nothing else prevents that
-    two drivers of a job write. Show first what would be done. A restore that was interrupted continues when it is run
-    again.
+    All processes of the old cluster must have ended, or must never again reach the storage.
+    Nothing else prevents that two drivers of a job write.
+    What would be done is shown first.
+    A restore that was interrupted continues when it is run again.
 
     Parameters
     ----------

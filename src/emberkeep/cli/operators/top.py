@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def top(*, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Show jobs and nodes as they change, until Ctrl-C: what runs, what waits for what, rates, and what is in use.
 
-    Jobs with an alarm come first, then those that do not run or that wait. Print the picture once if standard output
-    is not a terminal.
+    Jobs with an alarm come first, then those that do not run or that wait.
+    If standard output is not a terminal, print the picture once.
     """
     from emberkeep.cli.operators.top_reading import read_top
     from emberkeep.cli.operators.top_view import render

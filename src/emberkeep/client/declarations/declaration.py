@@ -22,6 +22,7 @@ from emberkeep.base.configuration.yaml_documents import load_yaml
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.redaction import is_secret, redacted_arguments
+from emberkeep.client.declarations.mistakes import mistake
 from emberkeep.client.declarations.policies import SavepointSchedule, UpgradePolicy
 from emberkeep.client.submission.job_options import job_options, refuse_cluster_options
 from emberkeep.client.submission.preparation import PreparedJob, Program, prepare
@@ -102,8 +103,12 @@ def read_declaration(path: Path) -> Declaration:
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}", field="FILE") from None
     except msgspec.ValidationError as error:
+        kinds = (Declaration, SavepointSchedule, UpgradePolicy)
+        known = [name for kind in kinds for name in kind.__struct_encode_fields__]
         raise InvalidInput(
-            f"{path}: {error}", field="FILE", hint="`emberkeep apply --schema` prints the fields of a declared job"
+            f"{path}: {mistake(str(error), known)}",
+            field="FILE",
+            hint="`emberkeep apply --schema` prints the fields of a declared job",
         ) from None
     except yaml.YAMLError as error:
         raise InvalidInput(f"{path} is not YAML: {error}", field="FILE") from None

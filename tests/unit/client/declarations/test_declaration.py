@@ -128,12 +128,19 @@ def test_differences_name_each_field_and_changed_content(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: x\nscript: jobs/app.py", "missing required field `version`"),
-        ("version: 2\nname: x\nscript: jobs/app.py", "Invalid enum value 2"),
+        ("name: x\nscript: jobs/app.py", "version is missing"),
+        ("version: 2\nname: x\nscript: jobs/app.py", "version: 2 is not a value that this release knows"),
         ("version: 1\nname: x", "either script or module"),
         ("version: 1\nname: x\nscript: a.py\nmodule: m", "either script or module"),
-        ("version: 1\nname: x\nscript: jobs/app.py\nexecutors: 3", "unknown field `executors`"),
-        ("version: 1\nname: [x]\nscript: jobs/app.py", "Expected `str`"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nexecutors: 3", "unknown field 'executors'"),
+        ("version: 1\nname: x\nscirpt: jobs/app.py", "unknown field 'scirpt': did you mean 'script'?"),
+        (
+            "version: 1\nname: x\nscript: jobs/app.py\nsavepoints: {intervall: 1h}",
+            "unknown field 'intervall' in savepoints: did you mean 'interval'?",
+        ),
+        ("version: 1\nname: [x]\nscript: jobs/app.py", "name: expected a text, not a list"),
+        ("version: 1\nname: x\nscript: jobs/app.py\nfiles: a", "files: expected a list, not a text"),
+        ("- version: 1", "expected fields with values, not a list"),
         ("version: 1\nname: x\nscript: none.py", "does not exist"),
         ("version: 1\nname: x\nscript: jobs/app.py\noptions: {rest.port: 1}", "says where the cluster is"),
         ("version: 1\nname: x\nscript: jobs/app.py\noptions: {blob.server.port: 1}", "a setting of the cluster's"),
