@@ -90,6 +90,10 @@ class AnyPeriodicJob(RuleBasedStateMachine):
         self.open = [effect for effect in self.open if isinstance(effect, MakeSavepoint)]
         self.asked_at = []
 
+    @rule(hours=st.sampled_from([1.0, 48.0, 10_000.0]))
+    def the_clock_jumps_ahead(self, hours: float) -> None:
+        self.job.ms += round(hours * 3_600_000)
+
     @rule()
     def the_driver_is_lost(self) -> None:
         self.job.attempt += 1

@@ -964,7 +964,7 @@ SAVEPOINT_MAX_AGE = define(
         duration,
         "duration",
         "Age at which a periodic savepoint of a job that has not ended is deleted. The newest one is kept at any age. "
-        "0: any age.",
+        "Of a pause without savepoints, two intervals count. 0: any age.",
     )
 )
 LOGS_KEEP_INTERVAL = define(

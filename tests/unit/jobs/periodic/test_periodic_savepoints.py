@@ -170,9 +170,42 @@ def test_savepoints_expire_by_age_except_the_newest() -> None:
     job = PeriodicJob(settings(interval=HOUR, retained=100, max_age=3.5 * HOUR))
     job.works(10.25 * HOUR)
     assert job.kept() == [f"/savepoints/{number}" for number in (7, 8, 9, 10)]
+
+
+def test_the_newest_savepoint_is_kept_at_any_age() -> None:
+    job = PeriodicJob(settings(interval=HOUR, retained=100, max_age=HOUR / 2))
+    job.works(3.25 * HOUR)
     job.is_free = False
     job.works(100 * HOUR)
-    assert job.kept() == ["/savepoints/10"]
+    assert job.kept() == ["/savepoints/3"]
+
+
+def test_a_pause_without_savepoints_counts_for_two_intervals() -> None:
+    job = PeriodicJob(settings(interval=HOUR, retained=100, max_age=3.5 * HOUR))
+    job.works(10.25 * HOUR)
+    job.is_free = False
+    job.works(100 * HOUR)
+    assert job.kept() == ["/savepoints/9", "/savepoints/10"]
+    job.is_free = True
+    job.works(0.25 * HOUR)
+    assert job.kept() == ["/savepoints/9", "/savepoints/10", "/savepoints/11"]
+    job.works(2 * HOUR)
+    assert job.kept() == [f"/savepoints/{number}" for number in (11, 12, 13)]
+
+
+def test_a_clock_that_jumps_ahead_deletes_hardly_more_than_a_clock_that_does_not() -> None:
+    job = PeriodicJob(settings(interval=HOUR, retained=100, max_age=6.5 * HOUR))
+    job.works(10.25 * HOUR)
+    assert len(job.kept()) == 7
+    job.ms += 30 * 24 * HOUR_MS
+    job.take_over()
+    job.works(0.75 * HOUR)
+    assert job.kept()[-1] == "/savepoints/11"
+    assert len(job.kept()) == 5
+    job.ms -= 30 * 24 * HOUR_MS
+    job.take_over()
+    job.works(0.5 * HOUR)
+    assert len(job.kept()) >= 5
 
 
 def test_a_savepoint_that_a_job_has_started_from_stays_until_that_job_has_ended() -> None:
