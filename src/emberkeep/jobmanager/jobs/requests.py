@@ -65,6 +65,7 @@ class JobRequests(ActorPart):
         self._answers = answers
         self._clock = clock
         self._ended: OrderedDict[tuple[JobId, str], ev.Ended] = OrderedDict()
+        self._stops: dict[JobId, str] = {}  # of the jobs that had been stopped when this JobManager took over
         self._callers: dict[int, asyncio.Future[None]] = {}
         self._identities: dict[str, str] = {}  # by trigger id: who asks, until the request is answered
         self._numbers = itertools.count(ev.NOBODY + 1)
@@ -125,6 +126,13 @@ class JobRequests(ActorPart):
         """Return how a request has ended; None if neither this JobManager nor the job's savepoints show that."""
         return self._ended.get((job_id, trigger_id)) or recorded_end(trigger_id, pointers)
 
+    def has_stopped(self, job_id: JobId, trigger_id: str) -> bool:
+        """True if the request had stopped the job before this JobManager took over, whether or not its end is known.
+
+        The savepoint is complete then. Its record may have been unreadable.
+        """
+        return self._stops.get(job_id) == trigger_id
+
     # --- what happens to jobs -----------------------------------------------------------------------------------------
 
     def begin(self, job: ManagedJob, stored: StoredJob) -> None:
@@ -133,6 +141,7 @@ class JobRequests(ActorPart):
         if stored.stopped:
             stopped = recorded_end(stored.stopped, stored.pointers)
             stopped = stopped or ev.Ended(trigger_id=stored.stopped, request=None)
+            self._stops[job.job_id] = stored.stopped
         self._apply(job, ev.TakenOver(stored.procedure, stopped))
 
     def give(self, job: ManagedJob, request: ProcedureRequest, caller: int = ev.NOBODY) -> None:

@@ -25,6 +25,7 @@ from emberkeep.jobs.upgrades.model import (
     Effect,
     Facts,
     QueryFacts,
+    StopFacts,
     StopState,
     SubmitJob,
     Upgrade,
@@ -37,6 +38,10 @@ BASES_KEPT = 1000  # checkpoint locations whose batches are counted: a script ma
 BASES_BYTES = 128 * 1024  # of these locations: with the graphs, the record has to fit into a node of ZooKeeper
 MOST_REASON = 2000  # characters: the cause of a failed job may have megabytes
 _LOOKS = 60.0  # seconds for which a leader looks at least before it decides that the new job is not good in time
+UNREADABLE = (
+    "the job was stopped, and its savepoint is complete; but the record of where it is could not be read: look in the "
+    "directory of savepoints, and start the new code from it"
+)
 MAY_CANCEL = frozenset({UpgradePhase.STOPPING, UpgradePhase.STARTING, UpgradePhase.WATCHING})
 
 
@@ -117,12 +122,8 @@ class UpgradeMachine:
         if old.status is JobStatus.CANCELED:
             reason = "the job was cancelled; no version of it was started"
             return self._enter(UpgradePhase.FAILED, ms, reason, savepoint=stop.savepoint)
-        if stop.state is StopState.MADE:
-            if old.is_known and not old.is_over:
-                return []
-            if self.upgrade.canceled_by:
-                return self._go_back(ms, self._canceled(), savepoint=stop.savepoint)
-            return self._enter(UpgradePhase.STARTING, ms, savepoint=stop.savepoint)
+        if stop.state in (StopState.MADE, StopState.UNREADABLE):
+            return self._stopped(stop, old, ms)
         if old.has_ended:
             return self._enter(UpgradePhase.FAILED, ms, f"the job has ended before it was stopped: {_state(old)}")
         if old.status in (JobStatus.CANCELLING, JobStatus.FAILING):
@@ -136,6 +137,16 @@ class UpgradeMachine:
         if self.upgrade.canceled_by:
             return self._enter(UpgradePhase.UNCHANGED, ms, self._canceled())
         return [AskStop()]
+
+    def _stopped(self, stop: StopFacts, old: VersionFacts, ms: int) -> list[Effect]:
+        """Go on once the old job is over. While it ends, a record of its savepoint may become readable."""
+        if old.is_known and not old.is_over:
+            return []
+        if stop.state is StopState.UNREADABLE:
+            return self._enter(UpgradePhase.FAILED, ms, UNREADABLE)
+        if self.upgrade.canceled_by:
+            return self._go_back(ms, self._canceled(), savepoint=stop.savepoint)
+        return self._enter(UpgradePhase.STARTING, ms, savepoint=stop.savepoint)
 
     def _start(self, new: VersionFacts, ms: int) -> list[Effect]:
         if new.is_known:

@@ -96,6 +96,7 @@ class StopState(enum.Enum):
     UNKNOWN = "unknown"  # it was not asked for, or has failed under an earlier leader
     OPEN = "open"
     MADE = "made"  # the savepoint is complete and recorded
+    UNREADABLE = "unreadable"  # the same, but the record of the savepoint cannot be read now
     FAILED = "failed"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.jobs.model import JobStatus
-from emberkeep.jobs.upgrades.machine import BASES_KEPT
+from emberkeep.jobs.upgrades.machine import BASES_KEPT, UNREADABLE
 from emberkeep.jobs.upgrades.model import CancelJob, StopFacts, StopState, SubmitJob, UpgradePhase, VersionFacts
 from emberkeep.jobs.upgrades.ports import UPGRADE_BYTES, record_size
 from emberkeep.jobs.upgrades.words import upgrade_text
@@ -59,6 +59,21 @@ def test_an_old_job_that_is_forgotten_without_a_savepoint_ends_the_upgrade() -> 
     del job.jobs[OLD]
     assert job.steps() is UpgradePhase.FAILED
     assert job.accepted == []
+
+
+def test_a_savepoint_whose_record_cannot_be_read_is_waited_for_until_the_job_is_over() -> None:
+    job = UpgradedJob()
+    job.steps()
+    job.take_over()
+    job.stop = StopFacts(state=StopState.UNREADABLE)
+    asked = job.asked
+    assert job.steps() is UpgradePhase.STOPPING
+    job.change(OLD, status=JobStatus.FINISHED)
+    assert job.steps() is UpgradePhase.STOPPING
+    assert job.asked == asked
+    job.end(OLD, JobStatus.FINISHED)
+    assert job.steps() is UpgradePhase.FAILED
+    assert job.stored.reason == UNREADABLE
 
 
 @pytest.mark.parametrize(

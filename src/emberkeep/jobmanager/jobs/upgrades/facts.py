@@ -14,13 +14,16 @@ from emberkeep.lifecycle.requests.transitions import RequestPhase
 from emberkeep.protocol.messages import QueryProgress
 
 
-def facts_of(upgrade: Upgrade, table: JobTable, creating: frozenset[JobId], stop: Ended | None) -> Facts:
+def facts_of(
+    upgrade: Upgrade, table: JobTable, creating: frozenset[JobId], stop: Ended | None, *, has_stopped: bool = False
+) -> Facts:
     """Return the facts.
 
-    ``creating``: jobs that are being accepted. ``stop``: how the old job's stop has ended; None if it has not.
+    ``creating``: jobs that are being accepted. ``stop``: how the old job's stop has ended; None if it has not,
+    or if that is not known. ``has_stopped``: it had made its savepoint before this JobManager took over.
     """
     return Facts(
-        stop=_stop(upgrade, table, stop),
+        stop=_stop(upgrade, table, stop, has_stopped=has_stopped),
         old=_version(upgrade.job_id, table, creating),
         new=_version(upgrade.new_id, table, creating),
         back=_version(upgrade.back_id, table, creating),
@@ -55,11 +58,13 @@ def _query(query: QueryProgress, commits: Mapping[str, int]) -> QueryFacts:
     )
 
 
-def _stop(upgrade: Upgrade, table: JobTable, ended: Ended | None) -> StopFacts:
+def _stop(upgrade: Upgrade, table: JobTable, ended: Ended | None, *, has_stopped: bool) -> StopFacts:
     if ended is not None and ended.savepoint:
         return StopFacts(state=StopState.MADE, savepoint=ended.savepoint)
     if ended is not None:
         return StopFacts(state=StopState.FAILED, failure=ended.failure or "no savepoint was made")
+    if has_stopped:
+        return StopFacts(state=StopState.UNREADABLE)
     job = table.active.get(upgrade.job_id)
     newest = None if job is None else job.requests.newest
     is_open = newest is not None and newest.trigger_id == upgrade.upgrade_id

@@ -84,7 +84,8 @@ class UpgradeSteps(ActorPart):
             upgrade = machine.upgrade
             pointers = pointers_of(upgrade.job_id, self._machines.table)
             stop = self._requests.end_of(upgrade.job_id, upgrade.upgrade_id, pointers)
-            facts = facts_of(upgrade, self._machines.table, creating, stop)
+            has_stopped = self._requests.has_stopped(upgrade.job_id, upgrade.upgrade_id)
+            facts = facts_of(upgrade, self._machines.table, creating, stop, has_stopped=has_stopped)
             for effect in machine.looked(facts, now=self._clock.now(), ms=self._clock.now_ms()):
                 self._carry_out(machine, effect)
 
