@@ -16,7 +16,7 @@ import tarfile
 import threading
 import zipfile
 
-from emberkeep.base.processes.standard_streams import say
+from emberkeep.base.processes.standard_streams import HUNG, say
 
 _BUFFERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom, io.BufferedRWPair)  # a text is before its bytes
 # They write their ends when they are closed, without which readers refuse them. An archive may be in a compressed one.
@@ -49,7 +49,7 @@ def _found(kinds: tuple[type, ...]) -> list[object]:
     objects = gc.get_objects()
     types = {id(each): each for each in map(type, objects)}
     wanted = {identity for identity, each in types.items() if issubclass(each, kinds)}
-    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, *HUNG)
     left_out = {id(each) for stream in streams for each in (stream, getattr(stream, "buffer", None))}
     return [each for each in objects if id(type(each)) in wanted and id(each) not in left_out]
 
