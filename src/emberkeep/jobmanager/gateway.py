@@ -7,7 +7,7 @@ Requests that change something are refused while the leadership cannot be confir
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -23,9 +23,10 @@ from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView, UsageView
 from emberkeep.jobmanager.views.evacuation import EvacuationCounts, with_evacuations
-from emberkeep.jobmanager.views.jobs import with_missing
+from emberkeep.jobmanager.views.jobs import AnyJob, with_missing
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import JobGraph
@@ -121,10 +122,15 @@ class LeaderGateway:
 
     async def jobs(self) -> list[JobView]:
         leader = self._leader
-        views = await leader.dispatcher.views()
-        waiting = [view.job_id for view in views if not view.status.is_globally_terminal]
-        missing = await leader.resources.missing(waiting) if waiting else {}
-        return [with_missing(view, missing.get(view.job_id, "")) for view in views]
+        return await _with_missing(leader, await leader.dispatcher.views())
+
+    async def briefs(self) -> list[JobBrief]:
+        leader = self._leader
+        return await _with_missing(leader, await leader.dispatcher.briefs())
+
+    async def jobs_of(self, job_ids: Sequence[JobId]) -> list[JobView]:
+        leader = self._leader
+        return await _with_missing(leader, await leader.dispatcher.views_of(job_ids))
 
     async def job(self, job_id: JobId) -> JobView:
         leader = self._leader
@@ -203,3 +209,10 @@ class LeaderGateway:
         leader = self._confirmed_leader()
         await leader.blocklist.unblock(place)
         leader.resources.suspects.unblocked(place)
+
+
+async def _with_missing(leader: Leader, jobs: list[AnyJob]) -> list[AnyJob]:
+    """Return the jobs, each with what the cluster cannot provide for it now."""
+    waiting = [job.job_id for job in jobs if not job.status.is_globally_terminal]
+    missing = await leader.resources.missing(waiting) if waiting else {}
+    return [with_missing(job, missing.get(job.job_id, "")) for job in jobs]

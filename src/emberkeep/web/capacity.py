@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.protocol.messages import ProcessState
 from emberkeep.web.nodes import EvacuationProgress, leaving, progress
 
@@ -82,13 +82,12 @@ def job_mark(job_id: JobId, name: str = "", slots: int = 0) -> JobMark:
     )
 
 
-def capacity_map(task_managers: Iterable[TaskManagerView], jobs: Iterable[JobView]) -> CapacityMap:
-    """Return the map of all slots, bounded. ``jobs``: for their names."""
+def capacity_map(task_managers: Iterable[TaskManagerView], names: Mapping[JobId, str]) -> CapacityMap:
+    """Return the map of all slots, bounded. ``names``: of jobs."""
     by_node: dict[str, list[TaskManagerView]] = {}
     for view in task_managers:
         by_node.setdefault(view.info.node_id, []).append(view)
     held = Counter(held.job_id for views in by_node.values() for view in views for held in view.report.allocations)
-    names = {job.job_id: job.name for job in jobs if job.job_id in held}
     marks = {job_id: job_mark(job_id, names.get(job_id, ""), slots) for job_id, slots in held.items()}
     nodes = sorted(
         (_node(node, views, marks) for node, views in by_node.items()), key=lambda each: (each.state == "", each.node)

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobs.model import JobStatus
@@ -61,7 +62,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     now_ms: int
-    jobs: Sequence[JobView]
+    jobs: Sequence[JobBrief]
     task_managers: Sequence[TaskManagerView] | None = None
     problem: str = ""
     storage: str = ""
@@ -138,15 +139,14 @@ def _about_jobs(facts: ClusterFacts) -> Iterator[_Problem]:
         yield _Problem("waiting", _subject(waiting, "waits", "wait"), why, _page_of(longest))
 
 
-def _in_state(jobs: list[JobView], status: JobStatus, tone: str, one: str, many: str) -> Iterator[_Problem]:
+def _in_state(jobs: list[JobBrief], status: JobStatus, tone: str, one: str, many: str) -> Iterator[_Problem]:
     if not jobs:
         return
-    first = min(jobs, key=lambda job: _entered(job, status))
-    since = _entered(first, status)
+    first = min(jobs, key=lambda job: job.entered_ms)
+    since = first.entered_ms
     at = "at" if status.is_globally_terminal else "since"
     if len(jobs) == 1:
-        cause = first.root_cause or newest_failure(first)[1]
-        why = f": {cause}" if cause else ""
+        why = f": {first.failure}" if first.failure else ""
         yield _Problem(tone, _subject(jobs, one, many), f" {at} {moment(since)}{why}", _page_of(first))
     else:
         listed = Link(f"{status.value} jobs", f"/jobs?state={status.value}")
@@ -200,17 +200,9 @@ def disk_low_since(view: TaskManagerView) -> str:
     return since.replace("since", "since at least") if view.disk_low_since_ms == view.usage_since_ms else since
 
 
-def waits_since(job: JobView) -> int:
+def waits_since(job: JobView | JobBrief) -> int:
     """Return since when a job waits, in Unix milliseconds; 0 if that is unknown."""
-    return job.waiting_since_ms if job.status is JobStatus.RUNNING else _entered(job, job.status)
-
-
-def newest_failure(job: JobView) -> tuple[int, str]:
-    """Return the number of the newest attempt that has failed, and why; 0 and "" if none has."""
-    for each in reversed(job.attempts):
-        if each.outcome is not None and each.outcome.kind is not None:
-            return each.attempt, each.outcome.message
-    return 0, ""
+    return job.waiting_since_ms if job.status is JobStatus.RUNNING else job.entered_ms
 
 
 def _since(time_ms: int) -> str:
@@ -223,23 +215,19 @@ def _is_alone(election: ElectionView, address: str) -> bool:
     return any(each != address for each in election.known) and all(each == address for each in election.queue)
 
 
-def _entered(job: JobView, status: JobStatus) -> int:
-    return job.status_times_ms.get(status, job.ended_ms or job.submitted_ms)
-
-
-def _subject(jobs: Sequence[JobView], one: str, many: str) -> str:
+def _subject(jobs: Sequence[JobBrief], one: str, many: str) -> str:
     return f"job {_name(jobs[0])} {one}" if len(jobs) == 1 else f"{_jobs(len(jobs))} {many}"
 
 
-def _first(jobs: Sequence[JobView], since_ms: int, at: str = "since") -> str:
+def _first(jobs: Sequence[JobBrief], since_ms: int, at: str = "since") -> str:
     return f", the first, {_name(jobs[0])}, {at} {moment(since_ms)}"
 
 
-def _name(job: JobView) -> str:
+def _name(job: JobBrief) -> str:
     return job.name or job.job_id[:8]
 
 
-def _page_of(job: JobView) -> Link:
+def _page_of(job: JobBrief) -> Link:
     return Link(_name(job), f"/jobs/{job.job_id}")
 
 

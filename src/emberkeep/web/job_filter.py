@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web.paging import page_address
 
@@ -22,7 +22,7 @@ class JobFilter:
     owner: str = ""
     name: str = ""
 
-    def matching(self, jobs: Iterable[JobView]) -> list[JobView]:
+    def matching(self, jobs: Iterable[JobBrief]) -> list[JobBrief]:
         """Return the jobs that match, whatever their status."""
         text = self.name.strip().lower()
         return [

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from emberkeep.jobmanager.views.briefs import newest_failure
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.outstanding import together
 from emberkeep.web.formats import backlog_text, count, moment
-from emberkeep.web.health import Health, newest_failure, waits_since
+from emberkeep.web.health import Health, waits_since
 
 _STARTING = (JobStatus.CREATED, JobStatus.INITIALIZING)
 
@@ -68,7 +69,7 @@ def _work(job: JobView) -> str:
 
 
 def _why_restarted(job: JobView) -> str:
-    attempt, why = newest_failure(job)
+    attempt, why = newest_failure(job.attempts)
     return f" after attempt {attempt}: {why}" if attempt else ""
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
-from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.protocol.messages import ProcessState
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
@@ -89,14 +89,20 @@ def node_line(node: str, blocklist: Blocklist, task_managers: Iterable[TaskManag
     )
 
 
-def jobs_on(there: Iterable[TaskManagerView], jobs: Iterable[JobView]) -> list[JobOnNode]:
-    """Return the jobs with slots or drivers on these task managers, those with the most slots first."""
+def job_ids_on(there: Iterable[TaskManagerView]) -> set[JobId]:
+    """Return the jobs with slots or drivers on these task managers."""
+    reports = [view.report for view in there]
+    held = {allocation.job_id for report in reports for allocation in report.allocations}
+    return held | {driver.job_id for report in reports for driver in report.drivers}
+
+
+def jobs_on(there: Iterable[TaskManagerView], names: Mapping[JobId, str]) -> list[JobOnNode]:
+    """Return what jobs have on these task managers, those with the most slots first."""
     views = list(there)
     slots = Counter(held.job_id for view in views for held in view.report.allocations)
     drivers = Counter(
         driver.job_id for view in views for driver in view.report.drivers if driver.state is not ProcessState.EXITED
     )
-    names = {job.job_id: job.name for job in jobs}
     found = [
         JobOnNode(job_id=job_id, name=names.get(job_id, ""), slots=slots[job_id], drivers=drivers[job_id])
         for job_id in slots.keys() | drivers.keys()

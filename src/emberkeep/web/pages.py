@@ -22,6 +22,7 @@ from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.chronicle.ports import ChronicleReader
 from emberkeep.identities.job_access import may_act
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView
 from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
@@ -40,7 +41,7 @@ from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.logs.pages import JOB_LOG_PATHS, LOG_PATHS, LogPages
 from emberkeep.web.page_tags import KNOWN_HEADER, TIME_HEADER, page_tag, part_tag
 from emberkeep.web.paging import page_count, parse_number, parse_page
-from emberkeep.web.render import seen_jobs
+from emberkeep.web.render import jobs_with_savepoints, seen_jobs
 from emberkeep.web.savepoints.lines import origin, savepoint_lines
 from emberkeep.web.savepoints.page import SavepointPages
 from emberkeep.web.static_files import static_route
@@ -152,6 +153,9 @@ class _Pages:
         identity = request[REQUEST_IDENTITY]
         jobs = await seen_jobs(request, self._gateway)
         running, ended = _split(jobs)
+        unfinished, over = _troubled_first(running)[:_RUNNING_ON_OVERVIEW], ended[:_ENDED_ON_OVERVIEW]
+        read = await self._gateway.jobs_of([job.job_id for job in (*unfinished, *over)])
+        shown, names = {job.job_id: job for job in read}, {job.job_id: job.name for job in jobs}
         task_managers = await self._gateway.task_managers()
         found = health(self._facts(identity, jobs, task_managers))
         return self.render(
@@ -159,18 +163,18 @@ class _Pages:
             "overview.html",
             "overview",
             tab=cluster_tab(found),
-            running=_troubled_first(running)[:_RUNNING_ON_OVERVIEW],
+            running=[shown[job.job_id] for job in unfinished if job.job_id in shown],
             running_total=len(running),
             health=found,
-            capacity=None if identity.namespace else capacity_map(task_managers, jobs),
-            ended=ended[:_ENDED_ON_OVERVIEW],
+            capacity=None if identity.namespace else capacity_map(task_managers, names),
+            ended=[shown[job.job_id] for job in over if job.job_id in shown],
             counts=Counter(job.status for job in jobs),
             task_managers=task_managers,
             started_ms=self._gateway.started_ms(),
         )
 
     def _facts(
-        self, identity: Identity, jobs: Sequence[JobView], task_managers: Sequence[TaskManagerView]
+        self, identity: Identity, jobs: Sequence[JobBrief], task_managers: Sequence[TaskManagerView]
     ) -> ClusterFacts:
         """Return what the reader may know of the cluster's health."""
         if identity.namespace:
@@ -195,12 +199,12 @@ class _Pages:
         seen = await seen_jobs(request, self._gateway)
         jobs = wanted.matching(seen)
         chosen = [job for job in jobs if wanted.status in (None, job.status)]
-        first = (number - 1) * JOBS_PER_PAGE
+        shown = chosen[(number - 1) * JOBS_PER_PAGE : number * JOBS_PER_PAGE]
         return self.render(
             request,
             "jobs.html",
             "jobs",
-            jobs=chosen[first : first + JOBS_PER_PAGE],
+            jobs=await self._gateway.jobs_of([job.job_id for job in shown]),
             counts=Counter(job.status for job in jobs),
             filter=wanted,
             owners=sorted({job.owner for job in seen} - {""}),
@@ -212,11 +216,13 @@ class _Pages:
     async def job(self, request: web.Request) -> web.Response:
         identity = request[REQUEST_IDENTITY]
         job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
-        seen = await seen_jobs(request, self._gateway) if job.started_from or job.pointers.savepoints else []
+        relatives: list[JobView] = []
+        if job.started_from or job.pointers.savepoints:
+            relatives = await jobs_with_savepoints(request, self._gateway)
         life = await self._events.life(job, identity)
         tag = part_tag(life.timeline, life.problem)
         worked = job.report.work.executors if job.report and job.report.work else ()
-        lineage = Lineage(seen)
+        lineage = Lineage(relatives)
         return self.render(
             request,
             "job.html",
@@ -305,13 +311,13 @@ def _status(error: EmberkeepError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
+def _split(jobs: Sequence[JobBrief]) -> tuple[list[JobBrief], list[JobBrief]]:
     """Return the jobs that have not ended, and the ended ones with the latest end first."""
     running = [job for job in jobs if not job.status.is_globally_terminal]
     ended = [job for job in jobs if job.status.is_globally_terminal]
     return running, sorted(ended, key=lambda job: job.ended_ms or 0, reverse=True)
 
 
-def _troubled_first(jobs: Sequence[JobView]) -> list[JobView]:
+def _troubled_first(jobs: Sequence[JobBrief]) -> list[JobBrief]:
     """Return jobs with an alarm, then those that were lost, those that wait, the others; each in the given order."""
     return sorted(jobs, key=lambda job: (not job.alarms, not job.status.is_troubled, not job.waiting))

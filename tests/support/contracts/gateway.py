@@ -17,6 +17,7 @@ from emberkeep.blocklist.errors import AlreadyBlocked, NotBlocked
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, Stranger, Submission
+from emberkeep.jobmanager.views.jobs import brief_of
 from emberkeep.jobs.model import Artefact, ArtefactRole, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from tests.support.contracts.job_store import job
@@ -130,6 +131,25 @@ class GatewayContract:
         listed = await stage.gateway.jobs()
         assert [view.job_id for view in listed] == [job(number).job_id for number in (1, 2, 3)]
         assert listed == [await stage.gateway.job(view.job_id) for view in listed]
+
+    async def test_jobs_are_told_in_brief(self, stage: Stage) -> None:
+        gateway = stage.gateway
+        running, ended = await stage.runs(1), await stage.runs(3)
+        await stage.finishes(ended)
+        waiting = (await gateway.submit(job(2, savepoint="/s/1"))).job_id
+        briefs = await gateway.briefs()
+        assert briefs == [brief_of(view) for view in await gateway.jobs()]
+        told = {brief.job_id: brief for brief in briefs}
+        assert told[running].status is JobStatus.RUNNING
+        assert (told[ended].status, told[ended].ended_ms is None) == (JobStatus.FINISHED, False)
+        assert [told[each].has_savepoints for each in (running, waiting)] == [False, True]
+
+    async def test_some_jobs_are_read_in_the_given_order(self, stage: Stage) -> None:
+        for number in (1, 2, 3):
+            await stage.gateway.submit(job(number))
+        wanted = [job(number).job_id for number in (3, 1)]
+        found = await stage.gateway.jobs_of([wanted[0], UNKNOWN, wanted[1]])
+        assert found == [await stage.gateway.job(job_id) for job_id in wanted]
 
     async def test_an_unknown_job_is_absent(self, stage: Stage) -> None:
         gateway = stage.gateway

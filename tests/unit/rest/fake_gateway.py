@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -16,6 +17,7 @@ from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import (
     JobManagerGateway,
     JobView,
@@ -25,6 +27,7 @@ from emberkeep.jobmanager.views.cluster import (
     UsageView,
 )
 from emberkeep.jobmanager.views.election import ElectionView
+from emberkeep.jobmanager.views.jobs import brief_of
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeView, UpgradeWish
 from emberkeep.jobs.model import (
@@ -84,6 +87,7 @@ class FakeGateway(JobManagerGateway):
         self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
+        self.listings: Counter[str] = Counter()  # of all jobs in brief; how many jobs lists have read in detail
         self.disposed: list[str] = []  # savepoints that are being deleted
         self.upgrade_steps: list[dict[str, object]] = []  # what each look at an upgrade changes; the last one stays
         self.wishes: list[tuple[JobId, UpgradeWish]] = []
@@ -246,6 +250,19 @@ class FakeGateway(JobManagerGateway):
             raise Absent(f"job {job_id} has no request {trigger_id}") from None
 
     async def jobs(self) -> list[JobView]:
+        self.listings["details"] += len(self.views)
+        return self._newest_first()
+
+    async def briefs(self) -> list[JobBrief]:
+        self.listings["briefs"] += 1
+        return list(map(brief_of, self._newest_first()))
+
+    async def jobs_of(self, job_ids: Sequence[JobId]) -> list[JobView]:
+        self._maybe_refuse()
+        self.listings["details"] += len(job_ids)
+        return [self.views[job_id] for job_id in job_ids if job_id in self.views]
+
+    def _newest_first(self) -> list[JobView]:
         self._maybe_refuse()
         return sorted(self.views.values(), key=lambda view: view.submitted_ms, reverse=True)
 

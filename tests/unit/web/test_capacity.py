@@ -54,7 +54,7 @@ def node(number: int, *holders: int, slots: int | None = None, **changes: object
 
 
 def test_neighbouring_slots_of_a_job_are_one_run() -> None:
-    (shown,) = capacity_map([node(1, 7, 7, 0, 8)], [job_view(job_id(7), "etl")]).nodes
+    (shown,) = capacity_map([node(1, 7, 7, 0, 8)], {job_id(7): "etl"}).nodes
     etl = job_mark(job_id(7), "etl", 2)
     assert shown.runs == (
         Run(mark=etl, slots=2),
@@ -80,7 +80,7 @@ def test_nodes_that_need_attention_come_first() -> None:
             node(3, 0, blocked=True),
             node(4, 7, blocked=True, evacuated=True, evacuation=gone),
         ],
-        [],
+        {},
     ).nodes
     assert [(one.node, one.state) for one in shown] == [
         ("node-002", "away"),
@@ -97,20 +97,20 @@ def test_nodes_that_need_attention_come_first() -> None:
 def test_the_slots_of_all_task_managers_of_a_node_are_together() -> None:
     other = node(1, 0, 9)
     other = msgspec.structs.replace(other, info=msgspec.structs.replace(other.info, id=TaskManagerId("tm-b")))
-    (shown,) = capacity_map([node(1, 9, 0), other], []).nodes
+    (shown,) = capacity_map([node(1, 9, 0), other], {}).nodes
     assert shown.task_managers == ("tm-1", "tm-b")
     assert [(run.mark is not None, run.slots) for run in shown.runs] == [(True, 1), (False, 2), (True, 1)]
 
 
 def test_an_allocation_beyond_the_slots_is_not_drawn() -> None:
-    (shown,) = capacity_map([node(1, 7, 7, 7, slots=2)], []).nodes
+    (shown,) = capacity_map([node(1, 7, 7, 7, slots=2)], {}).nodes
     assert (shown.slots, shown.taken) == (2, 2)
 
 
 def test_the_map_is_bounded_and_says_what_it_leaves_out() -> None:
     busiest = [1] * (MOST_SLOTS + 10)
     managers = [node(0, *busiest), *(node(n, 3 + n % 40) for n in range(1, 200))]
-    shown = capacity_map(managers, [])
+    shown = capacity_map(managers, {})
     assert (len(shown.nodes), shown.nodes_hidden) == (MOST_NODES, 200 - MOST_NODES)
     assert (len(shown.jobs), shown.jobs_hidden) == (MOST_JOBS, 41 - MOST_JOBS)
     assert shown.jobs[0] == job_mark(job_id(1), "", len(busiest))

@@ -11,6 +11,7 @@ import pytest
 
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
+from emberkeep.jobmanager.views.jobs import brief_of
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.watchdog.model import Alarm, AlarmKind
@@ -40,7 +41,8 @@ ALONE = ElectionView(
 
 
 def facts(jobs: list[JobView], task_managers: list[TaskManagerView] | None = None, **changes: Any) -> ClusterFacts:
-    return ClusterFacts(now_ms=NOW_MS, jobs=jobs, task_managers=task_managers, address="a:1", **changes)
+    briefs = list(map(brief_of, jobs))
+    return ClusterFacts(now_ms=NOW_MS, jobs=briefs, task_managers=task_managers, address="a:1", **changes)
 
 
 def changed(job: JobView, **changes: object) -> JobView:

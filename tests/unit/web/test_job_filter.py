@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from emberkeep.jobmanager.views.jobs import brief_of
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web.job_filter import JobFilter
 from tests.unit.rest.fake_gateway import job_id, job_view
 
-JOBS = [job_view(job_id(1), "Orders by hour"), job_view(job_id(2), "visits"), job_view(job_id(3), "old orders")]
+NAMES = {1: "Orders by hour", 2: "visits", 3: "old orders"}
+JOBS = [brief_of(job_view(job_id(number), name)) for number, name in NAMES.items()]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class TestCounts:
 def test_the_jobs_of_a_node_are_listed_with_their_slots_and_drivers() -> None:
     views = [evacuated(7, 7, 8, drivers=1), evacuated(8, 8, name="tm-2")]
 
-    assert jobs_on(views, [job_view(job_id(7), "etl"), job_view(job_id(8), "ads")]) == [
+    assert jobs_on(views, {job_id(7): "etl", job_id(8): "ads"}) == [
         JobOnNode(job_id=job_id(8), name="ads", slots=3, drivers=0),
         JobOnNode(job_id=job_id(7), name="etl", slots=2, drivers=0),
         JobOnNode(job_id=job_id(1), name="", slots=0, drivers=1),

@@ -44,6 +44,7 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.ended_work import with_work
 from emberkeep.jobs import events as ev
@@ -285,6 +286,16 @@ class Dispatcher(Actor):
     @asked
     def views(self) -> list[JobView]:
         return [self._with_upgrade(view) for view in self._table.views()]
+
+    @asked
+    def briefs(self) -> list[JobBrief]:
+        return self._table.briefs()
+
+    @asked
+    def views_of(self, job_ids: Sequence[JobId]) -> list[JobView]:
+        """Return those of these jobs that are known."""
+        known = [job_id for job_id in job_ids if self._table.is_known(job_id)]
+        return [self._with_upgrade(self._table.view(job_id)) for job_id in known]
 
     @asked
     def view(self, job_id: JobId) -> JobView:

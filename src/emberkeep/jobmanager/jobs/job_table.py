@@ -11,8 +11,9 @@ import msgspec
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.notes.job_notes import JobNotes
+from emberkeep.jobmanager.views.briefs import JobBrief, newest_failure
 from emberkeep.jobmanager.views.cluster import JobView
-from emberkeep.jobmanager.views.jobs import view_of_result
+from emberkeep.jobmanager.views.jobs import brief_of, view_of_result
 from emberkeep.jobmanager.views.procedures import view_of_newest
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.driver_move import Leaving, MoveMachine
@@ -107,6 +108,28 @@ class ManagedJob:
             periodic=None if ended else self.periodic.view(),
             priority=self.priority,
             gang=self.gang,
+        )
+
+    def brief(self) -> JobBrief:
+        """Return ``view()`` in brief, of a job that has not ended."""
+        state, graph, report = self.state, self.graph, self.report
+        cause = state.verdict.root_cause if state.verdict else ""
+        return JobBrief(
+            job_id=self.job_id,
+            name=state.graph.name,
+            status=state.status,
+            submitted_ms=state.graph.submitted_ms,
+            ended_ms=None,
+            entered_ms=state.history.status_times_ms.get(state.status, state.graph.submitted_ms),
+            owner=graph.owner if graph else "",
+            namespace=graph.namespace if graph else "",
+            has_known_owner=graph is not None,
+            alarms=self.watch.alarms,
+            waiting=self._waiting(self.move.leaving(state.attempt)) or (report.waiting if report else ""),
+            waiting_since_ms=self.waiting_since_ms,
+            unreadable=state.phase is Phase.WITHOUT_GRAPH,
+            failure=cause or newest_failure(state.history.attempts())[1],
+            has_savepoints=bool((graph and graph.savepoint) or self.pointers.savepoints),
         )
 
     def _waiting(self, leaving: Leaving | None) -> str:
@@ -210,6 +233,9 @@ class JobTable:
             for each in view.pointers.savepoints
         )
 
+    def is_known(self, job_id: JobId) -> bool:
+        return job_id in self._ended or self.is_running(job_id)
+
     def view(self, job_id: JobId) -> JobView:
         """Return one job. Raises Absent."""
         ended = self._ended.get(job_id)
@@ -222,5 +248,16 @@ class JobTable:
 
     def views(self) -> list[JobView]:
         """Return all jobs, newest submission first."""
-        running = [job.view() for job_id, job in self.active.items() if job_id not in self._lingering]
-        return sorted([*running, *self._ended.values()], key=lambda view: (-view.submitted_ms, view.job_id))
+        return sorted([*(job.view() for job in self._unfinished()), *self._ended.values()], key=_newest_first)
+
+    def briefs(self) -> list[JobBrief]:
+        """Return all jobs in brief, newest submission first."""
+        found = [*(job.brief() for job in self._unfinished()), *map(brief_of, self._ended.values())]
+        return sorted(found, key=_newest_first)
+
+    def _unfinished(self) -> list[ManagedJob]:
+        return [job for job_id, job in self.active.items() if job_id not in self._lingering]
+
+
+def _newest_first(job: JobView | JobBrief) -> tuple[int, JobId]:
+    return -job.submitted_ms, job.job_id

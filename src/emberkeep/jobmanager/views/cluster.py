@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol
 
@@ -9,6 +10,7 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.blocklist import BlocklistGateway
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.procedures import ProcedureGateway, ProcedureView
 from emberkeep.jobmanager.views.upgrades import UpgradeGateway, UpgradeView
 from emberkeep.jobs.checkpoints import JobPointers
@@ -86,6 +88,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
             reclaim=None,
             work=None if report.work is None else ended(report.work),
         )
+
+    @property
+    def entered_ms(self) -> int:
+        """When the job has entered its status."""
+        return self.status_times_ms.get(self.status, self.ended_ms or self.submitted_ms)
 
     @property
     def owner(self) -> str:
@@ -223,6 +230,12 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, UpgradeGateway, Prot
 
     async def jobs(self) -> list[JobView]:
         """Return all jobs, ended ones included, newest submission first."""
+
+    async def briefs(self) -> list[JobBrief]:
+        """Return all jobs in brief, ended ones included, newest submission first."""
+
+    async def jobs_of(self, job_ids: Sequence[JobId]) -> list[JobView]:
+        """Return those of these jobs that are known, in the given order."""
 
     async def job(self, job_id: JobId) -> JobView:
         """Return one job. Raises Absent."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
+from emberkeep.jobmanager.views.briefs import JobBrief, newest_failure
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.ended_work import report_of
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult, JobStatus
+
+AnyJob = TypeVar("AnyJob", JobView, JobBrief)
 
 
 def view_of_result(result: JobResult) -> JobView:
@@ -36,7 +41,28 @@ def view_of_result(result: JobResult) -> JobView:
     )
 
 
-def with_missing(view: JobView, missing: str) -> JobView:
+def brief_of(view: JobView) -> JobBrief:
+    """Return a job's view in brief."""
+    return JobBrief(
+        job_id=view.job_id,
+        name=view.name,
+        status=view.status,
+        submitted_ms=view.submitted_ms,
+        ended_ms=view.ended_ms,
+        entered_ms=view.entered_ms,
+        owner=view.owner,
+        namespace=view.namespace,
+        has_known_owner=view.has_known_owner,
+        alarms=view.alarms,
+        waiting=view.waiting,
+        waiting_since_ms=view.waiting_since_ms,
+        unreadable=view.unreadable,
+        failure=view.root_cause or newest_failure(view.attempts)[1],
+        has_savepoints=bool(view.started_from or view.pointers.savepoints),
+    )
+
+
+def with_missing(view: AnyJob, missing: str) -> AnyJob:
     """Return the view, changed to say that the job waits for ``missing``: what the cluster cannot provide now.
 
     Return the view unchanged if nothing is missing, or if the job waits for its graph.

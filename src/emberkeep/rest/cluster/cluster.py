@@ -25,7 +25,7 @@ _READY_WITHIN = 2.0  # seconds
 async def overview(call: CheckedRequest) -> msgspec.Struct:
     gateway = call.api.gateway
     blocklist, storage = await gateway.blocklist_problem(), call.api.storage.condition()
-    jobs, task_managers = await call.jobs(), await gateway.task_managers()
+    jobs, task_managers = await call.briefs(), await gateway.task_managers()
     own = JobManagerCondition(
         problem=call.api.problem(),
         encryption=call.api.configuration[ENCRYPTION],

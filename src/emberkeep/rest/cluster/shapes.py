@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import msgspec
 
 import emberkeep
-from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, TaskManagerView, UsageView
+from emberkeep.jobmanager.views.briefs import JobBrief
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, Stranger, TaskManagerView, UsageView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview, TaskManagerOfAnotherStore
@@ -51,7 +52,7 @@ class JobManagerCondition:
 
 def cluster_overview(
     gateway: JobManagerGateway,
-    jobs: Sequence[JobView],
+    jobs: Sequence[JobBrief],
     task_managers: Sequence[TaskManagerView],
     blocklist_problem: str,
     storage: StorageCondition,

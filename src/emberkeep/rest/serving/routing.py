@@ -23,6 +23,7 @@ from emberkeep.blobs.model import parse_blob_key
 from emberkeep.blocklist.model import parse_node_id
 from emberkeep.identities.job_access import visible
 from emberkeep.identities.model import NAME_PATTERN, parse_token_name
+from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.rest.serving.api import Api
@@ -72,6 +73,10 @@ class CheckedRequest:
     async def jobs(self) -> list[JobView]:
         """Return the jobs that the caller sees, newest submission first."""
         return visible(self.identity, await self.api.gateway.jobs())
+
+    async def briefs(self) -> list[JobBrief]:
+        """Return the same jobs in brief."""
+        return visible(self.identity, await self.api.gateway.briefs())
 
 
 Handler = Callable[[CheckedRequest], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]

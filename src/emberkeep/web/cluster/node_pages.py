@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from aiohttp import web
 
 from emberkeep.base.errors import Unavailable
-from emberkeep.base.ids import parse_task_manager_id
+from emberkeep.base.ids import JobId, parse_task_manager_id
 from emberkeep.chronicle.occurrence import Occurrence
-from emberkeep.jobmanager.views.cluster import JobManagerGateway
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, TaskManagerView
 from emberkeep.web.cluster.tabs import node_tab
 from emberkeep.web.event_texts import EventTexts
 from emberkeep.web.health import node_health
@@ -22,7 +22,7 @@ from emberkeep.web.node_filter import (
     task_manager_standing,
     task_manager_words,
 )
-from emberkeep.web.nodes import blocked_task_managers, jobs_on, leaving, node_line, node_lines, progress
+from emberkeep.web.nodes import blocked_task_managers, job_ids_on, jobs_on, leaving, node_line, node_lines, progress
 from emberkeep.web.paging import parse_page
 from emberkeep.web.render import Render
 
@@ -55,7 +55,7 @@ class NodePages:
         identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
         view = await self._gateway.task_manager(identifier)
         entries = {entry.id: entry for entry in blocked_task_managers(await self._gateway.blocklist())}
-        names = {job.job_id: job.name for job in await self._gateway.jobs()}
+        names = await self._names([view])
         events, problem = await _if_readable(self._events.of_task_manager(identifier, view.info.node_id))
         return self._render(
             request,
@@ -94,10 +94,14 @@ class NodePages:
             problems=node_health(there),
             plotted=[view.info.id for view in there[:_PLOTTED_ON_NODE]],
             blocked=blocked,
-            jobs=jobs_on(there, await self._gateway.jobs()),
+            jobs=jobs_on(there, await self._names(there)),
             events=events,
             problem=problem,
         )
+
+    async def _names(self, there: Sequence[TaskManagerView]) -> dict[JobId, str]:
+        """Return the names of the jobs on these task managers, as far as the jobs are known."""
+        return {job.job_id: job.name for job in await self._gateway.jobs_of(sorted(job_ids_on(there)))}
 
 
 def _wanted(path: str, request: web.Request) -> tuple[NodeFilter, int]:

@@ -16,7 +16,7 @@ from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.jobmanager.views.savepoints import Lineage, SavepointKind, SavepointSelection, savepoint_views
 from emberkeep.lifecycle.verifications import Verifications
 from emberkeep.web.paging import page_address, page_count, parse_page
-from emberkeep.web.render import Render, seen_jobs
+from emberkeep.web.render import Render, jobs_with_savepoints, seen_jobs
 from emberkeep.web.savepoints.lines import savepoint_lines
 
 PER_PAGE: Final = 100
@@ -86,7 +86,8 @@ class SavepointPages:
         """Show the savepoints of the jobs that the caller sees."""
         identity = request[REQUEST_IDENTITY]
         wanted, number = parse_filter(request.query), parse_page(request.query.get("page", "1"))
-        jobs = await seen_jobs(request, self._gateway)
+        seen = await seen_jobs(request, self._gateway)
+        jobs = await jobs_with_savepoints(request, self._gateway)
         views = savepoint_views(jobs)
         matching = wanted.selection.matching(views)
         chosen = [view for view in matching if wanted.kind in (None, view.kind)]
@@ -101,8 +102,8 @@ class SavepointPages:
             counts=Counter(view.kind for view in matching),
             kinds=list(SavepointKind),
             namespaces=[] if identity.namespace else sorted({view.job.namespace for view in views} - {""}),
-            job_name=next((job.name for job in jobs if job.job_id == wanted.job), ""),
-            any_jobs=bool(jobs),
+            job_name=next((job.name for job in seen if job.job_id == wanted.job), ""),
+            any_jobs=bool(seen),
             filter=wanted,
             number=number,
             pages=pages,
