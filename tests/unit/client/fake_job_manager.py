@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blobs.model import permanent
 from emberkeep.blocklist.model import Blocked, Blocklist, EvacuatedDrivers, Place, PlaceKind, entry_about, parse_end
@@ -41,6 +42,7 @@ from emberkeep.protocol import (
 )
 from emberkeep.protocol.chronicle.rest_events import EventList
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
+from emberkeep.protocol.rest_tokens import CallerInfo
 from emberkeep.protocol.upgrades.rest_upgrades import UpgradeInfo
 from emberkeep.rest.cluster.event_shapes import event_of
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
@@ -108,6 +110,7 @@ def job_summary(job: rest_jobs.JobDetailsInfo) -> rest_jobs.JobDetails:
             waiting=job.emberkeep.waiting,
             exit_code=job.emberkeep.exit_code,
             alarms=job.emberkeep.alarms,
+            namespace=job.emberkeep.namespace,
         ),
     )
 
@@ -222,6 +225,7 @@ class FakeJobManager:
 
     def __init__(self) -> None:
         self.makes_login_links = True
+        self.caller_namespace = ""  # "": the caller sees all jobs
         self.url = ""
         self.jobs: dict[str, rest_jobs.JobDetailsInfo] = {}
         self.exceptions: list[rest_jobs.ExceptionInfo] = []  # of every job, newest first
@@ -288,6 +292,7 @@ class FakeJobManager:
         app = web.Application(middlewares=[self._check], client_max_size=1 << 30)
         for method, path, handler in (
             ("GET", "/overview", self._overview),
+            ("GET", "/identity", self._identity),
             ("GET", "/jobmanager/config", self._config),
             ("POST", "/login-links", self._login_link),
             ("GET", "/jobs/overview", self._jobs),
@@ -467,6 +472,9 @@ class FakeJobManager:
                 emberkeep=extension,
             )
         )
+
+    async def _identity(self, _: web.Request) -> web.Response:
+        return reply(CallerInfo(name="somebody", role=Role.SUBMITTER, namespace=self.caller_namespace))
 
     async def _jobs(self, request: web.Request) -> web.Response:
         namespace = request.query.get("namespace", "")

@@ -225,11 +225,12 @@ def _hint_how_to_start() -> Iterator[None]:
 async def _running(client: RestClient, name: str, namespace: str) -> JobDetails | None:
     """Return the job of this name that has neither ended nor is about to; None if there is none.
 
-    ``namespace``: that of the job; "": any.
+    ``namespace``: that of the job; "": of the caller. Who sees all jobs does not mean one of somebody else.
     """
     from emberkeep.jobs.model import JobStatus
 
     over = (JobStatus.CANCELLING, JobStatus.FAILING)
+    namespace = namespace or (await client.tokens.caller()).namespace
     jobs = await client.jobs(namespace=namespace)
-    named = (job for job in jobs if job.name == name)
+    named = (job for job in jobs if job.name == name and job.emberkeep.namespace == namespace)
     return next((job for job in named if not job.state.is_globally_terminal and job.state not in over), None)

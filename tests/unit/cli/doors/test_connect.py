@@ -124,6 +124,14 @@ def test_a_server_of_another_namespace_is_another_one(fake: FakeJobManager) -> N
     assert [each.namespace for each in fake.submissions] == ["research"]
 
 
+@pytest.mark.parametrize(("own", "started"), [("", 1), ("research", 1), ("sales", 0)])
+def test_a_server_is_looked_for_in_the_namespace_it_would_get(fake: FakeJobManager, own: str, started: int) -> None:
+    fake.caller_namespace = own
+    fake.jobs[JOB] = job_info(JOB, name="connect", namespace="sales")
+    assert main(["connect", "up", "-q"]) == 0
+    assert len(fake.submissions) == started, "code of its clients would run as a job of somebody else"
+
+
 SHOW = "import os, sys; print(os.environ['SPARK_REMOTE'], *sys.argv[1:], flush=True); sys.exit(7)"
 
 
