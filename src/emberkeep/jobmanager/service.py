@@ -15,7 +15,7 @@ from emberkeep.blocklist.model import BlockAction
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import MOST_LISTED, Selection
 from emberkeep.jobmanager.blobs.server import BlobServer
-from emberkeep.jobmanager.gateway import LeaderGateway
+from emberkeep.jobmanager.gateway.leader_gateway import LeaderGateway
 from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
 from emberkeep.jobmanager.leader import Leader, LeaderSeat
 from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
