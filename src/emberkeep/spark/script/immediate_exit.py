@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
 
+from emberkeep.base.processes.standard_streams import flush
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
@@ -31,6 +33,10 @@ def immediate_exits(leaving: Callable[[int], None]) -> Iterator[None]:
         # It is in the set already if a signal handler of the script has interrupted ``leaving``.
         if is_scripts and threading.get_ident() not in leavers and isinstance(status, int):
             leavers.add(threading.get_ident())
+            with contextlib.suppress(
+                Exception
+            ):  # the stream may be any object of the script's, and its disk may be full
+                _end_error_output()
             try:
                 leaving(status & 0xFF)
             except BaseException as error:
@@ -42,3 +48,15 @@ def immediate_exits(leaving: Callable[[int], None]) -> Iterator[None]:
         yield
     finally:
         os._exit = end
+
+
+def _end_error_output() -> None:
+    """Drop what is written to standard error from now on.
+
+    Without this module nothing would be: the process would have ended. Now other threads run on while the outcome is
+    handed over, and their calls fail because Spark ends.
+    """
+    flush(sys.stderr)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)

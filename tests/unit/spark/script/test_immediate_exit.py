@@ -56,3 +56,28 @@ def test_what_goes_wrong_as_it_is_handed_over_does_not_keep_the_process() -> Non
     assert (code, said[0]) == (3, "leaving 3")
     handler = "signal.signal(signal.SIGTERM, lambda *_: os._exit(4))\nos._exit(3)"
     assert run(handler, "is told") == (4, ["leaving 3"])
+
+
+def test_nothing_that_other_threads_run_into_meanwhile_is_shown() -> None:
+    """As the JVM is ended, calls that wait for it fail: plain Python would have ended with them unseen."""
+    script = (
+        "import logging, time\n"
+        "called, failed = threading.Event(), threading.Event()\n"
+        "def call():\n"
+        "    try:\n"
+        "        called.wait()\n"
+        "        logging.error('Error while sending or receiving')\n"
+        "        raise ConnectionRefusedError\n"
+        "    finally:\n"
+        "        threading.Timer(0.2, failed.set).start()\n"
+        "threading.Thread(target=call, daemon=True).start()\n"
+        "sys.stderr.write('before')\n"
+        "end = leaving\n"
+        "def leaving(code):\n"
+        "    end(code), called.set(), failed.wait()\n"
+        "os._exit(3)"
+    )
+    runner = _RUNNER.replace("immediate_exits(leaving)", "immediate_exits(lambda code: leaving(code))")
+    command = [sys.executable, "-c", runner.replace("exec(sys.argv[1])", "exec(sys.argv[1], globals())"), script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "leaving 3\n", "before")
