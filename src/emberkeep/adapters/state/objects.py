@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -127,10 +126,10 @@ class ObjectState:
     def _create_in_parts(self, name: str, file: StagedSource, size: int) -> FileStatus:
         if self._requests.find(name) is not None:
             raise self._requests.root.exists(name)
-        self._sweep()
         temporary = f"{INCOMING}/{secrets.token_hex(12)}"
         try:
             self._requests.put_parts(temporary, file, size)
+            self._sweep(temporary)
             return self._requests.copy(temporary, name, overwrite=False, own=True)
         finally:
             with contextlib.suppress(EmberkeepError):
@@ -142,14 +141,20 @@ class ObjectState:
         if name in self._known or self._requests.is_directory(name):
             raise self._requests.root.is_a_directory(name) if overwrite else self._requests.root.exists(name)
 
-    def _sweep(self) -> None:
-        """Delete temporary objects that crashed uploads left more than 24 hours ago. Runs once per process."""
+    def _sweep(self, newest: str) -> None:
+        """Delete temporary objects that crashed uploads left more than 24 hours ago. Runs once per process.
+
+        ``newest``: an object that was stored just now, so that the store's clock counts.
+        """
         if self._swept:
             return
         self._swept = True
+        found = self._requests.find(newest)
+        if found is None:
+            return
+        oldest = found.modified_ms / 1000 - _LEFTOVER_SECONDS
         with self._requests.errors("list", INCOMING):
             for batch in obstore.list(self._requests.store, INCOMING):
-                oldest = time.time() - _LEFTOVER_SECONDS
                 self._requests.delete([each["path"] for each in batch if each["last_modified"].timestamp() < oldest])
 
     # --- moving -------------------------------------------------------------------------------------------------------

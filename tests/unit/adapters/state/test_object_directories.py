@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
+import obstore
 import pytest
 from obstore.store import MemoryStore
 
+from emberkeep.adapters.state import objects
+from emberkeep.adapters.state.names import INCOMING
+from emberkeep.adapters.state.object_requests import PART_BYTES
 from emberkeep.adapters.state.objects import ObjectState
 
 DIRECTORIES = 2000  # as of a query with many partitions
@@ -51,3 +57,26 @@ def test_a_directory_is_deleted_while_others_are_made(state: ObjectState) -> Non
         maker.join()
     state.make_directory("state/0/0")
     assert [each.name for each in state.listing("state/0/0")] == []
+
+
+def test_uploads_of_others_stay_whatever_the_clock_of_this_machine_says(
+    state: ObjectState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    obstore.put(state._requests.store, f"{INCOMING}/of another node", b"x")
+    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 7 * 24 * 3600)
+    (tmp_path / "file").write_bytes(bytes(PART_BYTES + 1))
+    state.create("file", tmp_path / "file", overwrite=False)
+    assert [each["path"] for each in obstore.list(state._requests.store, INCOMING).collect()] == [
+        f"{INCOMING}/of another node"
+    ]
+
+
+def test_what_crashed_uploads_have_left_is_deleted_a_day_later(
+    state: ObjectState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "_LEFTOVER_SECONDS", -1.0)  # the memory's clock cannot be set
+    obstore.put(state._requests.store, f"{INCOMING}/left", b"x")
+    (tmp_path / "file").write_bytes(bytes(PART_BYTES + 1))
+    monkeypatch.setattr(state._requests, "copy", lambda *_, **__: None)
+    state.create("file", tmp_path / "file", overwrite=False)
+    assert obstore.list(state._requests.store, INCOMING).collect() == []
