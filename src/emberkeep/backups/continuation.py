@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+
+_NOT_EXAMINED: Final = "was not examined: it cannot be read from here"
 
 
 class Sight(enum.Enum):
@@ -86,7 +89,7 @@ def continuation(checkpoints: Sequence[CheckpointSeen], savepoints: Iterable[Sav
     batches = {}
     for each in checkpoints:
         if each.sight is Sight.UNKNOWN:
-            notes.append(f"the checkpoint {each.pointer.location} was not examined: it cannot be read from here")
+            notes.append(f"the checkpoint {each.pointer.location} {_NOT_EXAMINED}")
         elif each.sight is Sight.FOUND:
             batches[each.pointer.location] = each.newest
             if each.newest < each.pointer.batch_id:
@@ -98,20 +101,28 @@ def continuation(checkpoints: Sequence[CheckpointSeen], savepoints: Iterable[Sav
 
 
 def _without_checkpoints(lost: Sequence[QueryCheckpoint], savepoints: Iterable[SavepointSeen]) -> Continuation:
-    reachable = [each.pointer for each in savepoints if each.sight is Sight.FOUND]
+    seen = sorted(savepoints, key=lambda each: (each.pointer.created_ms, each.pointer.path))
+    reachable = [each.pointer for each in seen if each.sight is Sight.FOUND]
+    unknown = [each.pointer for each in seen if each.sight is Sight.UNKNOWN]
     if reachable:
-        newest = max(reachable, key=lambda each: (each.created_ms, each.path))
+        newest = reachable[-1]
         places = ", ".join(sorted(each.location for each in lost))
         note = (
             f"its checkpoints are missing ({places}), so what it has done since the savepoint is done again; if their "
             "file system is only not mounted, mount it first"
         )
-        return Continuation(start=From.SAVEPOINT, savepoint=newest.path, notes=(note,))
+        newer = [each.path for each in unknown if each.created_ms >= newest.created_ms]
+        return Continuation(
+            start=From.SAVEPOINT,
+            savepoint=newest.path,
+            notes=(note, *(f"the newer savepoint {path} {_NOT_EXAMINED}" for path in newer)),
+        )
     notes = [
         f"the checkpoint {each.location} is missing and no savepoint can be reached: the query waits until the "
         "checkpoint is back"
         for each in lost
     ]
+    notes += [f"the savepoint {each.path} {_NOT_EXAMINED}" for each in unknown]
     return Continuation(start=From.NOTHING, notes=tuple(notes))
 
 

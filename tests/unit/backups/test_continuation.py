@@ -55,6 +55,7 @@ def test_the_newest_savepoint_that_can_be_reached_replaces_checkpoints_that_are_
     found = continuation([seen("/c/1", Sight.MISSING)], savepoints)
     assert (found.start, found.savepoint) == (From.SAVEPOINT, "/s/new")
     assert "its checkpoints are missing (/c/1)" in found.notes[0]
+    assert found.notes[1:] == ("the newer savepoint s3a://s/unknown was not examined: it cannot be read from here",)
 
 
 @pytest.mark.parametrize("other", [Sight.FOUND, Sight.UNKNOWN])
@@ -68,9 +69,11 @@ def test_a_savepoint_is_not_used_while_one_checkpoint_may_be_there(other: Sight)
 
 
 def test_without_any_savepoint_the_queries_wait() -> None:
-    found = continuation([seen("/c/1", Sight.MISSING)], [])
+    unknown = SavepointSeen(pointer=savepoint("s3a://s/unknown", 4), sight=Sight.UNKNOWN)
+    found = continuation([seen("/c/1", Sight.MISSING)], [unknown])
     assert found.start is From.NOTHING
     assert "the query waits until the checkpoint is back" in found.notes[0]
+    assert found.notes[1:] == ("the savepoint s3a://s/unknown was not examined: it cannot be read from here",)
 
 
 def test_a_job_that_starts_from_a_savepoint_forgets_the_checkpoints_that_its_queries_would_wait_for() -> None:

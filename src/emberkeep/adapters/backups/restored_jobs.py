@@ -163,9 +163,17 @@ def _look_at_savepoint(pointer: SavepointPointer) -> SavepointSeen:
     except Absent:
         return SavepointSeen(pointer=pointer, sight=Sight.MISSING)
     except EmberkeepError:
-        return SavepointSeen(pointer=pointer, sight=Sight.UNKNOWN if place.is_dir() else Sight.MISSING)
+        return SavepointSeen(pointer=pointer, sight=_sight_without_manifest(place))
     whole = manifest_sha256(data) == pointer.manifest_sha256
     return SavepointSeen(pointer=pointer, sight=Sight.FOUND if whole else Sight.MISSING)
+
+
+def _sight_without_manifest(place: Path) -> Sight:
+    """Return what a savepoint is whose manifest cannot be read now."""
+    try:
+        return Sight.UNKNOWN if place.is_dir() else Sight.MISSING
+    except OSError:
+        return Sight.UNKNOWN
 
 
 def _on_disk(location: str) -> Path | None:

@@ -141,6 +141,32 @@ async def test_without_the_storage_a_job_starts_from_its_newest_savepoint(old: E
         assert stored.pointers == JobPointers(attempt=1, savepoints=tuple(pointers))
 
 
+async def test_a_savepoint_that_this_user_may_not_read_is_named_and_does_not_keep_the_cluster_from_being_restored(
+    old: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    savepoints = tmp_path / "savepoints"
+    async with old.led() as store:
+        graph = await old.accept(store, 1)
+        await store.record_attempt(graph.job_id, 1, HOME)
+        pointers = [made_savepoint(savepoints, number) for number in (1, 2)]
+        await store.record_checkpoints(graph.job_id, 1, (old.checkpoint(graph, 5),), tuple(pointers))
+        await backed_up(old, tmp_path / "backup")
+    closed = savepoints / "2"
+    for name in ("read_bytes", "stat"):
+        usual = getattr(Path, name)
+
+        def refuse(path: Path, usual: Callable[..., Any] = usual, **options: Any) -> Any:
+            if closed in (path, *path.parents):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return usual(path, **options)
+
+        monkeypatch.setattr(Path, name, refuse)
+    plan = await restored(EmbeddedSite(tmp_path / "new", tmp_path / "another storage"), tmp_path / "backup")
+    found = plan.jobs[0].continuation
+    assert found.savepoint == str(savepoints / "1")
+    assert f"the newer savepoint {closed} was not examined: it cannot be read from here" in found.notes
+
+
 async def test_nothing_is_restored_where_a_cluster_is(old: EmbeddedSite, tmp_path: Path) -> None:
     await running(old, tmp_path / "backup")
     with pytest.raises(Conflict, match="there is a job store already"):
