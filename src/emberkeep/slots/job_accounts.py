@@ -111,8 +111,9 @@ class JobAccounts:
     def _void(self, job: JobAccount) -> None:
         self._lacking.drop(job)
         for allocation_id, member in list(job.held.items()):
-            if allocation_id in member.pending:
+            if (allocation := member.pending.get(allocation_id)) is not None:
                 self._pending.withdraw(allocation_id)
+                self._restarting.take_withdrawn(allocation, member)
         job.drop_all()
 
     def is_void(self, job_id: JobId, attempt: int) -> bool:
@@ -155,10 +156,10 @@ class JobAccounts:
         if job is None or attempt != job.attempt or job.over or attempt <= job.closed:
             return
         self._take_held(job, held)
-        if job.job_master == job_master and job.requirements == requirements:
-            return
         if requirements and job.kept:
             self._restarting.claim(job)
+        if job.job_master == job_master and job.requirements == requirements:
+            return
         job.job_master, job.requirements = job_master, requirements
         self._lacking.review(job)
 
@@ -198,6 +199,7 @@ class JobAccounts:
 
     def take_report(self, member: Member, report: HeldReport, now: float) -> None:
         """Set what a task manager holds to what it reports. The caller must recount the member."""
+        self._keep_room(member, report.drivers, now)
         old, member.allocations = member.allocations, {allocation.id: allocation for allocation in report.allocations}
         for allocation in old.values():
             if allocation.id not in member.allocations:
@@ -207,7 +209,6 @@ class JobAccounts:
             member.kept.pop(allocation.id, None)
             if allocation.id not in old and not self._pending.take_reported(allocation.id, member):
                 self._add(allocation, member)
-        self._keep_places(member, report.drivers, now)
         member.drivers = report.drivers
         member.standby_drivers = report.standby_drivers
         member.keeps_standby_drivers = report.keeps_standby_drivers
@@ -215,14 +216,18 @@ class JobAccounts:
         for driver in report.drivers:
             self._take_driver(driver, member)
 
-    def _keep_places(self, member: Member, drivers: tuple[DriverUse, ...], now: float) -> None:
-        """Keep the places of drivers that have ended, until it is known whether their jobs start again."""
+    def _keep_room(self, member: Member, drivers: tuple[DriverUse, ...], now: float) -> None:
+        """Keep places and slots of drivers that have ended, until it is known whether their jobs start again.
+
+        Their executors end with them, so the same report may show that their slots are free.
+        """
         live = {(driver.job_id, driver.attempt) for driver in drivers if driver.live}
         for driver in (*member.drivers, *drivers):
             job = self.by_id.get(driver.job_id)
             ended = (driver.live or driver in drivers) and (driver.job_id, driver.attempt) not in live
             if job is not None and ended and driver.attempt == job.attempt and (job.returns or not job.over):
                 self._places.keep(job, member, driver, now)
+                self._restarting.keep(job, now)
 
     def _take_driver(self, driver: DriverUse, member: Member) -> None:
         job = self.by_id.get(driver.job_id)

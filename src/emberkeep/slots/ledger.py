@@ -147,6 +147,11 @@ class Member:
         """True if something new may be placed here now, provided that it fits."""
         return self.stays_open and not self.avoided
 
+    def slot(self, allocation_id: AllocationId) -> Allocation | None:
+        """Return a slot that is reported, decided or kept here; None if there is none of this id."""
+        every = (self.allocations, self.pending, self.kept)
+        return next((found for slots in every if (found := slots.get(allocation_id))), None)
+
     def recount(self) -> bool:
         """Compute the free resources. Return True if any of them has grown."""
         before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)

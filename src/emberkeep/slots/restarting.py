@@ -30,15 +30,18 @@ class RestartingJobs:
         self._keeping: dict[JobAccount, None] = {}
 
     def keep(self, job: JobAccount, now: float) -> None:
-        """Keep the slots of an attempt that has ended, or is about to, and is followed by another one."""
+        """Keep the slots of an attempt that has ended, or is about to, and may be followed by another one.
+
+        What is kept already stays as it is: the end of one attempt is noticed several times.
+        """
         staying = [
             (allocation_id, member)
             for allocation_id, member in job.held.items()
-            if allocation_id in member.allocations and allocation_id not in job.gives.leaving and member.stays_open
+            if allocation_id not in job.gives.leaving and member.stays_open
         ]
         if job.reclaim is not None:
             staying = staying[: 0 if job.reclaim.whole else max(0, job.reclaim.ceiling)]
-        if all(key in job.kept for key, _ in staying) or now >= (until := job.keeps_until(now, self._patience)):
+        if job in self._keeping or not staying or now >= (until := job.keeps_until(now, self._patience)):
             return
         self.release(job)
         job.kept, job.kept_until = dict(staying), until
@@ -49,6 +52,11 @@ class RestartingJobs:
         job = self._jobs.get(allocation.job_id)
         if job is not None and job.kept.get(allocation.id) is member:
             member.kept[allocation.id] = allocation
+
+    def take_withdrawn(self, allocation: Allocation, member: Member) -> None:
+        """Keep the room of a slot that no report has listed yet, and that is taken back."""
+        self.take_freed(allocation, member)
+        self._shelves.update(member)
 
     def claim(self, job: JobAccount) -> None:
         """Release what is kept for a job whose next attempt says what it needs: it gets as many slots first."""

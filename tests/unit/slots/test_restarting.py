@@ -77,6 +77,47 @@ def test_nothing_is_given_away_before_it_is_known_whether_the_job_restarts() -> 
     assert world.rig.places(ENDED) == {waiting: "tm-1"}
 
 
+def test_slots_that_are_freed_with_the_driver_are_not_given_away_before_it_is_known() -> None:
+    world = Restart()
+    waiting = world.rig.job(2)
+    world.report(ENDED, live=False)  # its executors have ended with it
+    assert not world.rig.match(ENDED)
+    world.rig.slots.jobs.end_attempt(world.job, 2, ENDED, returns=True)
+    assert not world.rig.match(ENDED)
+    assert world.comes_back(ENDED + 30) == [world.job, world.job]
+    world.rig.slots.jobs.remove(world.job)
+    world.report(ENDED + 31, live=False)
+    assert per_job(world.rig.match(ENDED + 31)) == {waiting: 2}
+
+
+def test_slots_that_are_freed_with_the_driver_of_a_job_that_is_over_are_given_away() -> None:
+    world = Restart()
+    waiting = world.rig.job(2)
+    world.report(ENDED, live=False)
+    world.rig.slots.jobs.end_attempt(world.job, 2, ENDED, returns=False)
+    assert per_job(world.rig.match(ENDED)) == {waiting: 2}
+
+
+def test_slots_that_the_ended_attempt_has_just_got_are_kept_as_well() -> None:
+    world = Restart()
+    world.report(ENDED, live=True)  # its executors end before their driver
+    assert per_job(world.rig.match(ENDED)) == {world.job: 2}
+    waiting = world.rig.job(2)
+    world.rig.slots.jobs.end_attempt(world.job, 2, ENDED, returns=True)
+    world.report(ENDED, live=False)
+    assert not world.rig.match(ENDED)
+    assert "2 slots are kept for jobs that restart" in world.rig.slots.missing(waiting)
+    assert world.comes_back(ENDED + 30) == [world.job, world.job]
+
+
+def test_a_job_whose_driver_lives_after_all_gets_its_slots() -> None:
+    world = Restart()
+    world.report(ENDED, live=False)
+    assert not world.rig.match(ENDED)
+    world.require(world.job, 2, 2)
+    assert per_job(world.rig.match(ENDED)) == {world.job: 2}
+
+
 def test_a_job_that_does_not_restart_keeps_nothing() -> None:
     world = Restart()
     waiting = world.rig.job(2)

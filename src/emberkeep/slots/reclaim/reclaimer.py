@@ -110,10 +110,12 @@ class Reclaimer:
         )
 
     @staticmethod
-    def _restarting(job: JobAccount) -> JobStanding:
+    def _restarting(job: JobAccount) -> JobStanding | None:
         """Return the standing of a job that restarts: it keeps slots, and can give none back before it is up again."""
-        allocation_id, member = next(iter(job.kept.items()))
-        allocation = member.kept.get(allocation_id) or member.allocations[allocation_id]
+        found = next(((each, member) for key, member in job.kept.items() if (each := member.slot(key))), None)
+        if found is None:
+            return None
+        allocation, member = found
         return JobStanding(
             job_id=job.job_id,
             order=job.order,
