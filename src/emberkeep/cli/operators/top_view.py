@@ -37,6 +37,7 @@ _JOB_COLUMNS = (
 )
 _NODE_COLUMNS = ("NODE", "TASK MANAGER", "STATE", "CPU", "MEMORY USED", "DISK FREE", "SLOTS", "DRIVERS", "NOW")
 _ABOVE = 4  # lines of a screen that others need: its title, perhaps a problem
+_AROUND_ROWS = 3  # lines of a shortened table that are no rows
 # What is left out first on a narrow terminal.
 _LESS_OF_JOBS = ("ATTEMPT", "TASKS", "ROWS/S IN", "EXECUTORS", "JOB ID", "ROWS/S OUT", "FOR")
 _LESS_OF_NODES = ("TASK MANAGER", "DRIVERS", "DISK FREE", "MEMORY USED")
@@ -158,29 +159,68 @@ def _node_row(each: TaskManagerSummary) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True)
+class _Listing:
+    """A table, and a line that says how many rows are not shown. ``more``: how many there are besides ``rows``.
+
+    ``where``: what shows all. ``nothing``: the text without rows.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, ...]]
+    dispensable: Sequence[str]
+    more: int
+    where: str
+    nothing: str = ""
+
+    def lines(self, console: Console, options: ConsoleOptions, most: int | None = None) -> list[list[Segment]]:
+        """Return the lines of as many rows as fit into ``most`` lines; None: of all."""
+        found = self._rendered(console, options, len(self.rows))
+        if most is None or len(found) <= most:
+            return found
+        for shown in range(min(len(self.rows) - 1, most - _AROUND_ROWS), 0, -1):
+            found = self._rendered(console, options, shown)
+            if len(found) <= most:
+                return found
+        return self._rendered(console, options, 0)[-1:] if most > 0 else []
+
+    def _rendered(self, console: Console, options: ConsoleOptions, shown: int) -> list[list[Segment]]:
+        from rich.console import Group
+        from rich.text import Text
+
+        parts: list[RenderableType] = [Text()]
+        if shown:
+            parts.append(FittedTable(self.columns, self.rows[:shown], self.dispensable))
+        elif not self.rows:
+            parts.append(Text(self.nothing, style="dim"))
+        if hidden := self.more + len(self.rows) - shown:
+            parts.append(Text(f"… {hidden} more: `{self.where}` shows all", style="dim"))
+        return console.render_lines(Group(*parts), options, pad=False)
+
+
 class _Parts:
     """A head, jobs and nodes, one below the other. On a screen, the long parts end early, so that all are seen."""
 
-    def __init__(self, *parts: RenderableType) -> None:
-        self._parts = parts
+    def __init__(self, head: RenderableType, *listings: _Listing) -> None:
+        self._head = head
+        self._listings = listings
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.segment import Segment
 
-        head, *others = (console.render_lines(part, options.update(height=None), pad=False) for part in self._parts)
-        if console.is_alt_screen and len(others) > 1:
+        free = options.update(height=None)
+        head = console.render_lines(self._head, free, pad=False)
+        parts = [listing.lines(console, free) for listing in self._listings]
+        if console.is_alt_screen:
             room = options.max_height - _ABOVE - len(head)
-            jobs, nodes = others
-            least = max(room // 3, room - len(jobs))
-            others = [_shortened(jobs, room - min(len(nodes), least)), _shortened(nodes, least)]
-        for line in chain(head, *others):
+            rooms = [room]
+            if len(parts) > 1:
+                jobs, nodes = map(len, parts)
+                least = max(room // 3, room - jobs)
+                rooms = [room - min(nodes, least), least]
+            parts = [listing.lines(console, free, most) for listing, most in zip(self._listings, rooms, strict=True)]
+        for line in chain(head, *parts):
             yield from (*line, Segment.line())
-
-
-def _shortened(lines: list[list[Segment]], most: int) -> list[list[Segment]]:
-    from rich.segment import Segment
-
-    return lines if len(lines) <= most else [*lines[: max(0, most - 1)], [Segment("…")]]
 
 
 def render(picture: TopPicture) -> RenderableType:
@@ -189,10 +229,8 @@ def render(picture: TopPicture) -> RenderableType:
     from rich.text import Text
 
     lines = [Text(inert(line), style="bold red" if line.startswith("attention") else "") for line in top_lines(picture)]
-    jobs: list[RenderableType] = [FittedTable(_JOB_COLUMNS, job_rows(picture.unfinished), _LESS_OF_JOBS)]
-    if not picture.unfinished:
-        jobs = [Text("no job is waiting or running", style="dim")]
-    if picture.more:
-        jobs.append(Text(f"… {picture.more} more: `emberkeep list` shows all", style="dim"))
-    nodes = FittedTable(_NODE_COLUMNS, node_rows(picture.task_managers), _LESS_OF_NODES)
-    return _Parts(Group(*lines), Group(Text(), *jobs), *([Group(Text(), nodes)] if picture.task_managers else []))
+    rows, nothing = job_rows(picture.unfinished), "no job is waiting or running"
+    jobs = _Listing(_JOB_COLUMNS, rows, _LESS_OF_JOBS, picture.more, "emberkeep list", nothing)
+    rows = node_rows(picture.task_managers)
+    nodes = _Listing(_NODE_COLUMNS, rows, _LESS_OF_NODES, 0, "emberkeep taskmanagers list")
+    return _Parts(Group(*lines), jobs, *([nodes] if rows else []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import msgspec
 import pytest
@@ -90,17 +91,49 @@ def test_top_says_what_is_wrong_on_any_terminal(width: int) -> None:
     assert any(line.startswith("NODE") and "STATE" in line and "SLOTS" in line for line in lines)
 
 
-def test_top_shows_jobs_and_nodes_on_a_low_screen() -> None:
-    jobs = [job_info(f"{number:02x}" + "0" * 30, f"job {number}") for number in range(1, 31)]
-    nodes = [task_manager_info(f"tm-{number}") for number in range(1, 41)]
-    nodes[30] = msgspec.structs.replace(nodes[30], blocked=True)
+JOBS = [job_info(f"{number:02x}" + "0" * 30, f"job {number}") for number in range(1, 31)]
+NODES = [task_manager_info(f"tm-{number}") for number in range(1, 41)]
+
+
+def on_screen(picture: TopPicture, height: int) -> list[str]:
+    """The lines of ``emberkeep top`` on the other screen of a terminal of this height."""
     file = io.StringIO()
-    console = Console(file=file, width=80, height=24, force_terminal=True, color_system=None, highlight=False)
+    console = Console(file=file, width=80, height=height, force_terminal=True, color_system=None, highlight=False)
     console.set_alt_screen(True)
-    console.print(render(TopPicture(None, nodes, jobs, more=7)))
-    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    console.print(render(picture))
+    return [line.rstrip() for line in file.getvalue().splitlines()]
+
+
+def test_top_shows_jobs_and_nodes_on_a_low_screen() -> None:
+    nodes = [*NODES]
+    nodes[30] = msgspec.structs.replace(nodes[30], blocked=True)
+    lines = on_screen(TopPicture(None, nodes, JOBS, more=7), 24)
     assert len(lines) <= 24
     assert sum("RUNNING" in line for line in lines) >= 8
     first = next(index for index, line in enumerate(lines) if line.startswith("NODE"))
     assert "blocked" in lines[first + 1]
     assert len(lines) - first >= 5
+
+
+@pytest.mark.parametrize("height", [6, 8, 10, 15, 24, 40, 60, 90])
+def test_top_says_how_many_it_does_not_show_on_any_screen(height: int) -> None:
+    waits = [job_info(f"ff{number:02x}" + "0" * 28, f"waits {number}", waiting=WHY) for number in range(5)]
+    lines = on_screen(TopPicture(None, NODES, [*waits, *JOBS], more=7), height)
+    assert len(lines) <= max(height, 6)
+    text = "\n".join(lines)
+    for shown, count, where in (
+        (sum(" RUNNING" in line for line in lines), 35 + 7, "emberkeep list"),
+        (sum(" ALIVE" in line for line in lines), 40, "emberkeep taskmanagers list"),
+    ):
+        told = re.findall(rf"… (\d+) more: `{where}` shows all", text)
+        assert shown + sum(map(int, told)) in (count, 0), "all are counted, or there is no line for them"
+        assert len(told) <= 1
+    assert "… " in text or height > 85
+
+
+def test_top_says_so_too_where_only_jobs_are_shown() -> None:
+    lines = on_screen(TopPicture(None, [], JOBS, more=0), 15)
+    shown = sum(" RUNNING" in line for line in lines)
+    assert len(lines) + 3 <= 15, "the title has room"
+    assert lines[-1] == f"… {30 - shown} more: `emberkeep list` shows all"
+    assert shown >= 7
