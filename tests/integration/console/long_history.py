@@ -103,7 +103,10 @@ class Stream:
             late_rows=5 if self._joins and number % 50 == 0 else 0,
         )
         if self._joins:
-            files = SourceProgress(description=FILES, rows=500, input_rate=50.0, processed_rate=300.0 + 100 * swing)
+            left = {"numFilesOutstanding": 5.0 + number % 40, "numBytesOutstanding": 2.0**20 * (5 + number % 40)}
+            files = SourceProgress(
+                description=FILES, rows=500, input_rate=50.0, processed_rate=300.0 + 100 * swing, metrics=left
+            )
             kafka = msgspec.structs.replace(record.sources[0], backlog_rows=int(4_000 * swing))
             record = msgspec.structs.replace(record, sources=(kafka, files))
         self.log.add([record], triggered_ms + record.duration_ms)

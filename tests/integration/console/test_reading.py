@@ -323,10 +323,14 @@ def test_a_stream_with_two_sources_has_a_line_for_each(opened: Window) -> None:
     expect(plot.locator(".plot-entry")).to_have_text([re.compile(r"^KafkaV2.* \d+"), re.compile(r"^FileStream.* –$")])
     expect(page.locator("[data-plot=source-rate] .plot-entry")).to_have_count(2)
     expect(page.locator("[data-plot=backlog]")).to_have_count(0)  # it is unknown of the files
+    for unit, text in (("files", r"\d+"), ("bytes", r"\d+(\.\d)? MiB")):
+        counted = page.locator(f"[data-plot=backlog-{unit}]")
+        expect(counted.locator(".plot-entry")).to_have_text([re.compile(rf"^FileStream.* {text}$")])
+    expect(page.locator("[data-plot=backlog-time]")).to_have_count(0)
     opened.sees("the source with the largest backlog is KafkaV2[Subscribe[clicks]]", "#stream-newest")
     page.locator("#streams summary").click()
     expect(page.locator("#stream-table td[data-label=Backlog]").first).to_have_text(
-        re.compile(r"^– \([\d\u202f]+ \+ –\)$")
+        re.compile(r"^– \([\d\u202f]+ \+ \d+ files, \d+(\.\d)? MiB\)$")
     )
     assert not opened.accessibility_problems()
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emberkeep.jobs.progress.outstanding import BYTES, FILES
+from emberkeep.jobs.progress.records import BYTES, FILES
 
 _NOTHING_IS_LEFT = ("maxOffsetsBehindLatest", FILES, BYTES)  # if one of them is 0
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import isfinite, nan
-from typing import Final
 
 import msgspec
 
-from emberkeep.jobs.progress.records import SourceProgress
-
-# Numbers that sources report themselves.
-FILES: Final = "numFilesOutstanding"
-BYTES: Final = "numBytesOutstanding"
-TIME_MS: Final = "maxMsBehindLatest"
+from emberkeep.jobs.progress.records import BYTES, FILES, TIME_MS, SourceProgress
 
 
 class Outstanding(msgspec.Struct, frozen=True, kw_only=True):

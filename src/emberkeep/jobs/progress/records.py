@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,10 @@ OFFSET_LIMIT = 2048  # characters; a longer offset is left out
 SOURCES_KEPT = 8
 PHASES_KEPT = 16
 METRICS_KEPT = 12  # numbers that a source reports itself
+# Those of them that say what is left to read.
+FILES: Final = "numFilesOutstanding"
+BYTES: Final = "numBytesOutstanding"
+TIME_MS: Final = "maxMsBehindLatest"
 # Names a report among those of a run: its batch, and when that began. A query that waits reports a batch repeatedly.
 ReportKey: TypeAlias = tuple[int, int]
 
@@ -28,8 +32,8 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
     Offsets are JSON as Spark reports them; "" if Spark reports none, if the offset is longer than OFFSET_LIMIT, or if
     the record is not the newest of its query. ``backlog_rows``: rows that were available and not yet read; None if
     neither the offsets nor the metrics say. ``metrics``: the numbers that the source reports itself, at most
-    METRICS_KEPT; none if the record is not the newest of its query. The last of SOURCES_KEPT stands for all others of a
-    query that has more.
+    METRICS_KEPT; if the record is not the newest of its query, only those that say what is left. The last of
+    SOURCES_KEPT stands for all others of a query that has more.
     """
 
     description: str
@@ -51,7 +55,8 @@ class SourceProgress(Compatible, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, start_offset="", end_offset="", latest_offset="")
 
     def as_older(self) -> SourceProgress:
-        return msgspec.structs.replace(self.without_offsets(), metrics={})
+        left = {name: self.metrics[name] for name in (FILES, BYTES, TIME_MS) if name in self.metrics}
+        return msgspec.structs.replace(self.without_offsets(), metrics=left)
 
 
 class ProgressRecord(Compatible, frozen=True, kw_only=True):

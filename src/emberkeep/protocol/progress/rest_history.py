@@ -11,7 +11,8 @@ class SourceInfo(Kebab, frozen=True, kw_only=True):
     Offsets are JSON as Spark reports them; only the newest record of a query has them, and ``""`` stands for one that
     Spark does not report or that is too long. ``backlog-rows``: rows that were available and not yet read; null unless
     both offsets are numbers, as Kafka's are, or the source reports how much is left. ``metrics``: the numbers that the
-    source reports itself, by its own names; only the newest record of a query has them.
+    source reports itself, by its own names; older records of a query have only those that say what is left:
+    ``numFilesOutstanding``, ``numBytesOutstanding`` and ``maxMsBehindLatest``.
     """
 
     description: str

@@ -2,13 +2,26 @@
 
 import { bytes, count, seconds } from "./formats.js";
 import { Plots } from "./plots.js";
-import { ofSource, phaseNames, phaseSeconds, shortName, sourceNames } from "./stream_series.js";
+import { measured, measuring, ofSource, phaseNames, phaseSeconds, shortName, sourceNames } from "./stream_series.js";
 
 // One line for each source of a query that has several.
 function bySource(id, title, text, field) {
   const series = (records) =>
     sourceNames(records).map((name) => ({ label: shortName(name), value: (record) => ofSource(record, name, field) }));
   return { id, title, left: text, series };
+}
+
+// One line for each source that counts by `measure` what is left, such as files. `label`: if it is the only source.
+function byMeasure(id, title, text, measure, label, scale = 1) {
+  const value = (name) => (record) => {
+    const number = measured(record, name, measure);
+    return number === null ? null : number * scale;
+  };
+  const series = (records) => {
+    const several = sourceNames(records).length > 0;
+    return measuring(records, measure).map((name) => ({ label: several ? shortName(name) : label, value: value(name) }));
+  };
+  return { id, title, left: text, onlyIfUsed: true, series };
 }
 
 const PLOTS = [
@@ -77,6 +90,9 @@ const PLOTS = [
       { label: "time to process it", value: (record) => record["backlog-seconds"], right: true },
     ],
   },
+  byMeasure("backlog-files", "Backlog in files", count, "numFilesOutstanding", "left"),
+  byMeasure("backlog-bytes", "Backlog in bytes", bytes, "numBytesOutstanding", "left"),
+  byMeasure("backlog-time", "Behind the newest data", seconds, "maxMsBehindLatest", "behind", 1 / 1000),
   bySource("source-rate", "Rows per second by source", count, "input-rows-per-second"),
   bySource("source-backlog", "Backlog by source, in rows", count, "backlog-rows"),
   bySource("source-wait", "Time to process the backlog, by source", seconds, "backlog-seconds"),

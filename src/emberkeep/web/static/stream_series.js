@@ -43,7 +43,16 @@ export function phaseSeconds(record, name) {
 // The names of the sources of these records, those of the newest record first: what Spark calls them, with a number
 // where several have the same name. Nothing if no record has two sources: the plots of the whole query show them.
 export function sourceNames(records) {
-  if (!records.some((record) => record.sources.length > 1)) return [];
+  return records.some((record) => record.sources.length > 1) ? allNames(records) : [];
+}
+
+// The names of those sources of these records that say by `measure`, one of their own numbers, what is left.
+export function measuring(records, measure) {
+  const says = (record, name) => measured(record, name, measure) !== null;
+  return allNames(records).filter((name) => records.some((record) => says(record, name)));
+}
+
+function allNames(records) {
   const found = new Set();
   for (let index = records.length - 1; index >= 0 && found.size < SOURCES; index -= 1) {
     for (const name of named(records[index]).keys()) found.add(name);
@@ -69,6 +78,11 @@ function named(record) {
 // A number of one source in a record; null if the record does not have this source.
 export function ofSource(record, name, field) {
   return named(record).get(name)?.[field] ?? null;
+}
+
+// A number that one source in a record reports itself; null if it does not.
+export function measured(record, name, measure) {
+  return named(record).get(name)?.metrics?.[measure] ?? null;
 }
 
 // Long names, such as those with paths, lose their middle.

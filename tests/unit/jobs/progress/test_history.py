@@ -13,7 +13,7 @@ from emberkeep.jobs.progress.history import (
     ProgressLog,
     Selection,
 )
-from emberkeep.jobs.progress.records import ProgressRecord
+from emberkeep.jobs.progress.records import ProgressRecord, SourceProgress
 from tests.support.progress.records import RECORD, measured, record
 
 ALL = Selection(limit=10_000)
@@ -130,6 +130,16 @@ def test_only_the_newest_record_has_offsets_and_what_the_sources_report() -> Non
     assert [source.end_offset for source in new.sources] == [RECORD.sources[0].end_offset]
     assert [source.metrics for source in (*old.sources, *new.sources)] == [{}, {"maxOffsetsBehindLatest": 1250}]
     assert old.backlog_rows == new.backlog_rows == 1250
+
+
+def test_older_records_still_say_what_was_left() -> None:
+    left = {"numFilesOutstanding": 3.0, "numBytesOutstanding": 2048.0, "maxMsBehindLatest": 8000.0}
+    source = SourceProgress(description="files", metrics={**left, "numTotalShards": 2.0})
+    log = ProgressLog()
+    log.add([msgspec.structs.replace(measured(number), sources=(source,)) for number in (1, 2)], 1000)
+    old, new = log.page(ALL).records
+    assert old.sources[0].metrics == left
+    assert new.sources[0].metrics == source.metrics
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,17 @@ def test_numbers_are_shown_with_units(evaluated: Any, expression: str, text: str
     assert evaluated(expression) == text
 
 
+def test_a_source_that_counts_files_has_a_line_in_files(evaluated: Any) -> None:
+    found = (
+        "((found) => [stream_series.measuring(found, 'numFilesOutstanding'),"
+        " found.map((one) => stream_series.measured(one, 'in', 'numFilesOutstanding'))])"
+        "([{...records[0], sources: [source('in', null)]},"
+        " {...records[1], sources: [{...source('in', null), metrics: {numFilesOutstanding: 3}}, source('clicks', 1)]}])"
+    )
+    assert evaluated(found) == [["in"], [None, 3]]
+    assert evaluated("stream_series.measuring(records, 'numFilesOutstanding')") == []
+
+
 def test_the_newest_batch_is_described_in_a_sentence(evaluated: Any) -> None:
     assert evaluated("stream_series.summary(records[0], 6000)") == (
         "Batch 7, 5.0 s ago: 500 rows in 800 ms · backlog 1\u202f250 rows (2.0 s of work) · "
