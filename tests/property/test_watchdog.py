@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import hypothesis
 from hypothesis import given
@@ -54,11 +55,11 @@ class AnyJob(RuleBasedStateMachine):
         listed=st.booleans(),
         rows=st.sampled_from([0, 9_500, 10_001]),
         backlog=st.sampled_from([None, 0, 900, 2_000, 50_000]),
+        files=st.sampled_from([None, 0, 50, 200, 5_000]),
+        behind=st.sampled_from([None, 0.0, 59.0, 600.0]),
     )
-    def look(
-        self, seconds: float, waits: bool, held: bool, again: bool, listed: bool, rows: int, backlog: int | None
-    ) -> None:
-        self.job.look(seconds, waits=waits, held=held, again=again, listed=listed, state_rows=rows, backlog=backlog)
+    def look(self, seconds: float, rows: int, **facts: Any) -> None:
+        self.job.look(seconds, state_rows=rows, **facts)
 
     @rule(seconds=st.floats(0.1, 200.0), duration=st.floats(0.0, 200.0))
     def commit(self, seconds: float, duration: float) -> None:
@@ -84,7 +85,8 @@ class AnyJob(RuleBasedStateMachine):
     def alarms_are_few(self) -> None:
         elapsed, counts = self.job.now - self.began, Counter(self.job.raised())
         assert counts[AlarmKind.NO_COMMIT] <= elapsed / self.job.settings.commit_min_time
-        assert counts[AlarmKind.BACKLOG] <= elapsed / self.job.settings.backlog_growing_for
+        numbers = 3  # each may grow in turn: rows, files and time
+        assert counts[AlarmKind.BACKLOG] <= numbers * elapsed / self.job.settings.backlog_growing_for
         assert counts[AlarmKind.STATE] <= 1 + elapsed / 60.0
         assert counts[AlarmKind.RESTARTS] <= 1 + self.job.attempt / 2
 

@@ -32,7 +32,8 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     - ``seen``: changes with each look of the driver at the query, so that an old report is told from a new one.
     - ``waits``: it waits for data or for its next trigger.
     - ``state_bytes``: memory that its state takes; 0 if its driver does not report it.
-    - ``backlog``: rows that its sources have and that it has not read; None if unknown.
+    - ``backlog``: rows that its sources have and that it has not read; None if none of them counts rows.
+    - ``files``, ``size`` (bytes) and ``behind`` (seconds): the same, of sources that count so.
     """
 
     id: str
@@ -44,6 +45,9 @@ class QueryFacts(msgspec.Struct, frozen=True, kw_only=True):
     state_rows: int
     state_bytes: int = 0
     backlog: int | None = None
+    files: int | None = None
+    size: int | None = None
+    behind: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,9 @@ class WatchSettings:
     commit_first_time: float
     backlog_growing_for: float
     backlog_min_rows: int
+    backlog_min_files: int
+    backlog_min_bytes: int
+    backlog_min_time: float
     state_max_rows: int  # 0: no bound
     state_max_bytes: int  # 0: no bound
     restarts_max: int

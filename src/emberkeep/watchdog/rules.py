@@ -7,7 +7,8 @@ raised by a text, and cleared by "" alone: between the two bounds of a rule noth
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from statistics import median
 
 from emberkeep.watchdog.model import QueryFacts, WatchSettings
@@ -73,32 +74,69 @@ class CommitRule:
         return text
 
 
-class BacklogRule:
-    """The backlog has grown for a time: it was never again as low as at the beginning, and has doubled."""
+class _Growth:
+    """One number of a backlog has grown for a time: it was never again as low as at the beginning, and has doubled.
 
-    def __init__(self, settings: WatchSettings) -> None:
-        self._settings = settings
-        self._low: int | None = None
+    ``least``: a smaller one is never too large. ``said``: makes a text of two such numbers.
+    """
+
+    def __init__(self, growing_for: float, least: float, said: Callable[[float, float], str]) -> None:
+        self._growing_for, self._least, self._said = growing_for, least, said
+        self._low: float | None = None
         self._low_at = 0.0
-        self._peak: int | None = None  # since the growth was found; None while none is
+        self._peak: float | None = None  # since the growth was found; None while none is
 
-    def look(self, query: QueryFacts, *, now: float) -> Finding:
-        backlog, least = query.backlog, self._settings.backlog_min_rows
-        if backlog is None:
-            return None
+    @property
+    def is_found(self) -> bool:
+        return self._peak is not None
+
+    def forget(self) -> Finding:
+        """Begin anew, because no source of the query counts so any longer."""
+        self._low = self._peak = None
+        return ""
+
+    def look(self, backlog: float, *, now: float) -> Finding:
         if self._peak is not None:
             self._peak = max(self._peak, backlog)
-            if backlog > self._peak / 2 and backlog >= least / 2:
+            if backlog > self._peak / 2 and backlog >= self._least / 2:
                 return None
             self._peak, self._low = None, None
         if self._low is None or backlog <= self._low:
             self._low, self._low_at = backlog, now
             return ""
         grown = now - self._low_at
-        if grown < self._settings.backlog_growing_for or backlog < max(least, 2 * self._low):
+        if grown < self._growing_for or backlog < max(self._least, 2 * self._low):
             return None
         self._peak = backlog
-        return f"the backlog has grown for {grown:.0f} s, from {self._low:,} to {backlog:,} rows"
+        return f"the backlog has grown for {grown:.0f} s, from {self._said(self._low, backlog)}"
+
+
+class BacklogRule:
+    """The backlog has grown for a time, in rows, files, bytes or time: each as the query's sources count.
+
+    What no source says is forgotten once another number is known: the query has other sources now.
+    """
+
+    def __init__(self, settings: WatchSettings) -> None:
+        growth = partial(_Growth, settings.backlog_growing_for)
+        self._rows = growth(settings.backlog_min_rows, lambda low, high: f"{low:,} to {high:,} rows")
+        self._files = growth(settings.backlog_min_files, lambda low, high: f"{low:,} to {high:,} files")
+        self._size = growth(settings.backlog_min_bytes, lambda low, high: f"{_mebibytes(low)} to {_mebibytes(high)}")
+        self._time = growth(settings.backlog_min_time, lambda low, high: f"{low:,.0f} to {high:,.0f} s behind")
+
+    def look(self, query: QueryFacts, *, now: float) -> Finding:
+        numbers = (
+            (self._rows, query.backlog),
+            (self._files, query.files),
+            (self._size, query.size),
+            (self._time, query.behind),
+        )
+        if all(number is None for _, number in numbers):
+            return None
+        findings = [growth.forget() if number is None else growth.look(number, now=now) for growth, number in numbers]
+        if texts := [finding for finding in findings if finding]:
+            return "; ".join(texts)
+        return "" if "" in findings and not any(growth.is_found for growth, _ in numbers) else None
 
 
 class StateRule:
@@ -133,7 +171,7 @@ class StateRule:
         return "; ".join(found)
 
 
-def _mebibytes(number: int) -> str:
+def _mebibytes(number: float) -> str:
     return f"{number / 1024**2:,.1f} MiB"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from emberkeep.watchdog.machine import QUERIES_WATCHED, JobWatch
 from emberkeep.watchdog.model import Alarm, AlarmKind, Cleared, QueryFacts, Raised, RestartAdvised
 from tests.unit.watchdog.watched import SETTINGS, WatchedJob, settings
@@ -152,6 +154,51 @@ def test_a_small_or_unknown_backlog_raises_no_alarm() -> None:
     assert job.raised() == []
     for _ in range(100):
         job.look(10.0, waits=True)
+    assert job.raised() == []
+
+
+@pytest.mark.parametrize(
+    ("measure", "step", "message"),
+    [
+        ("files", 10, "100 to 400 files"),
+        ("size", 100 * 1024, "1.0 MiB to 3.9 MiB"),
+        ("behind", 6.0, "60 to 240 s behind"),
+    ],
+)
+def test_a_backlog_grows_as_its_sources_count_it(measure: str, step: float, message: str) -> None:
+    job = WatchedJob()
+    for number in range(40):
+        job.look(10.0, waits=True, **{measure: step * (10 + number)})  # type: ignore[arg-type]
+    assert job.raised() == [AlarmKind.BACKLOG]
+    assert job.alarms[0].message == f"the backlog has grown for 300 s, from {message}"
+    job.look(waits=True, **{measure: step * 20})  # type: ignore[arg-type]
+    assert job.cleared() == [AlarmKind.BACKLOG]
+
+
+def test_a_source_that_is_well_does_not_hide_another_one_that_falls_behind() -> None:
+    job = WatchedJob()
+    for number in range(40):
+        job.look(10.0, waits=True, backlog=5_000 - number, files=100 + 10 * number, size=0)
+    assert job.raised() == [AlarmKind.BACKLOG]
+    assert job.cleared() == [], "the rows are well, but the files are not"
+    job.look(waits=True, backlog=5_100, files=0, size=1)
+    assert job.cleared() == [AlarmKind.BACKLOG]
+
+
+def test_an_alarm_about_files_is_over_once_the_query_reads_another_source() -> None:
+    job = WatchedJob()
+    for number in range(40):
+        job.look(10.0, waits=True, files=100 + 10 * number)
+    job.look(waits=True)
+    assert job.cleared() == [], "nothing is known"
+    job.look(waits=True, backlog=0)
+    assert job.cleared() == [AlarmKind.BACKLOG]
+
+
+def test_few_files_few_bytes_and_a_short_time_raise_no_alarm() -> None:
+    job = WatchedJob()
+    for step in range(99):
+        job.look(10.0, waits=True, files=step, size=1024 * step, behind=0.5 * step)
     assert job.raised() == []
 
 

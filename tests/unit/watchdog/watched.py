@@ -14,6 +14,9 @@ SETTINGS = WatchSettings(
     commit_first_time=500.0,
     backlog_growing_for=300.0,
     backlog_min_rows=1000,
+    backlog_min_files=100,
+    backlog_min_bytes=1024**2,
+    backlog_min_time=60.0,
     state_max_rows=10_000,
     state_max_bytes=0,
     restarts_max=3,
@@ -52,6 +55,9 @@ class WatchedJob:
         state_rows: int = 0,
         state_bytes: int = 0,
         backlog: int | None = None,
+        files: int | None = None,
+        size: int | None = None,
+        behind: float | None = None,
         listed: bool = True,
     ) -> list[Effect]:
         """Report the query. ``again``: the driver could not look at it anew, so this is its previous report."""
@@ -67,6 +73,9 @@ class WatchedJob:
             state_rows=state_rows,
             state_bytes=state_bytes,
             backlog=backlog,
+            files=files,
+            size=size,
+            behind=behind,
         )
         queries = (facts,) if listed else ()
         return self._take(self.watch.reported(self.attempt, queries, held=held, now=self.now, ms=int(self.now * 1000)))

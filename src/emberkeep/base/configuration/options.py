@@ -1793,8 +1793,8 @@ WATCHDOG_BACKLOG_GROWING_FOR = define(
         duration,
         "duration",
         "The watchdog raises the alarm `backlog` for a streaming query whose backlog has at least doubled, and for "
-        "this time never came back to the value where the growth began. A query whose backlog is unknown has no such "
-        "alarm.",
+        "this time never came back to the value where the growth began. It judges rows, files, bytes and time, as the "
+        "sources count. A query whose backlog is unknown has no such alarm.",
     )
 )
 WATCHDOG_BACKLOG_MIN_ROWS = define(
@@ -1804,6 +1804,33 @@ WATCHDOG_BACKLOG_MIN_ROWS = define(
         integer(1, 2**62),
         "integer",
         "A backlog of fewer rows never raises the alarm `backlog`.",
+    )
+)
+WATCHDOG_BACKLOG_MIN_FILES = define(
+    Option(
+        "watchdog.backlog.min-files",
+        100,
+        integer(1, 2**62),
+        "integer",
+        "A backlog of fewer files (`numFilesOutstanding`) never raises the alarm `backlog`.",
+    )
+)
+WATCHDOG_BACKLOG_MIN_SIZE = define(
+    Option(
+        "watchdog.backlog.min-size",
+        1024**3,
+        size,
+        "size",
+        "A backlog of fewer bytes (`numBytesOutstanding`) never raises the alarm `backlog`.",
+    )
+)
+WATCHDOG_BACKLOG_MIN_TIME = define(
+    Option(
+        "watchdog.backlog.min-time",
+        300.0,
+        duration,
+        "duration",
+        "A source that is behind by less time (`maxMsBehindLatest`) never raises the alarm `backlog`.",
     )
 )
 WATCHDOG_STATE_MAX_ROWS = define(

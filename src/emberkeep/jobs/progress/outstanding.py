@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite, nan
 
 import msgspec
@@ -34,13 +34,26 @@ def outstanding(sources: Sequence[SourceProgress], rows: int | None = None) -> O
     if rows is not None:
         return Outstanding(rows=rows)
     others = [source.metrics for source in sources if source.backlog_rows is None]
-    behind = [metrics[TIME_MS] for metrics in others if isfinite(metrics.get(TIME_MS, nan))]
+    rows = _sum(source.backlog_rows for source in sources)
+    unknown = sum(metrics.keys().isdisjoint((FILES, BYTES, TIME_MS)) for metrics in others)
+    return msgspec.structs.replace(_said_by(others), rows=rows, unknown=unknown)
+
+
+def unread(sources: Sequence[SourceProgress]) -> Outstanding:
+    """Return the same, to be compared over time: a source without anything left has 0 files or bytes, and 0 rows.
+
+    ``rows``: of the sources that count them, even if others do not.
+    """
+    found = _said_by([source.metrics for source in sources if not source.backlog_rows])
+    return msgspec.structs.replace(found, rows=_sum(source.backlog_rows for source in sources))
+
+
+def _said_by(metrics: Sequence[Mapping[str, float]]) -> Outstanding:
+    behind = [each[TIME_MS] for each in metrics if isfinite(each.get(TIME_MS, nan))]
     return Outstanding(
-        rows=_sum(source.backlog_rows for source in sources),
-        files=_sum(metrics.get(FILES) for metrics in others),
-        size=_sum(metrics.get(BYTES) for metrics in others),
+        files=_sum(each.get(FILES) for each in metrics),
+        size=_sum(each.get(BYTES) for each in metrics),
         behind_ms=max(0, round(max(behind))) if behind else None,
-        unknown=sum(metrics.keys().isdisjoint((FILES, BYTES, TIME_MS)) for metrics in others),
     )
 
 

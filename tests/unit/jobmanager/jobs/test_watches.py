@@ -13,6 +13,7 @@ from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.jobs.health.watches import query_facts
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.notifications.model import EventKind, Notification
 from emberkeep.protocol.messages import QueryProgress
@@ -102,6 +103,16 @@ def test_facts_come_from_the_report_of_the_query_and_its_newest_commit() -> None
     ]
     (without,) = query_facts(status(queries=(progress(3),)))
     assert (without.batch, without.waits) == (-1, False)
+
+
+def test_facts_have_what_sources_count_themselves() -> None:
+    sources = (
+        SourceProgress(description="files", metrics={"numFilesOutstanding": 7, "numBytesOutstanding": 4096}),
+        SourceProgress(description="shards", metrics={"maxMsBehindLatest": 1500}),
+    )
+    reading = msgspec.structs.replace(progress(3), backlog_rows=None, sources=sources)
+    (facts,) = query_facts(status(queries=(reading,)))
+    assert (facts.backlog, facts.files, facts.size, facts.behind) == (None, 7, 4096, 1.5)
 
 
 def test_a_query_whose_commits_are_pushed_out_of_the_report_by_those_of_others_still_commits() -> None:

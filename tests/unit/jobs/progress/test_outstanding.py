@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from emberkeep.jobs.progress.outstanding import Outstanding, outstanding, together
+from emberkeep.jobs.progress.outstanding import Outstanding, outstanding, together, unread
 from emberkeep.jobs.progress.records import SourceProgress
 
 
@@ -41,6 +41,20 @@ SILENT = source(numTotalShards=2)
 )
 def test_each_source_counts_in_its_own_way(sources: list[SourceProgress], rows: int | None, left: Outstanding) -> None:
     assert outstanding(sources, rows) == left
+
+
+@pytest.mark.parametrize(
+    ("sources", "left"),
+    [
+        ([], Outstanding()),
+        ([ROWS, SILENT], Outstanding(rows=20)),
+        ([FILES, BEHIND], Outstanding(files=12, size=3_000, behind_ms=8_000)),
+        ([source(0, numFilesOutstanding=0, numBytesOutstanding=0), ROWS], Outstanding(rows=20, files=0, size=0)),
+        ([source(7, numBytesOutstanding=70)], Outstanding(rows=7)),  # counted once
+    ],
+)
+def test_what_sources_say_themselves_can_be_compared(sources: list[SourceProgress], left: Outstanding) -> None:
+    assert unread(sources) == left
 
 
 def test_queries_that_say_nothing_are_left_out_of_a_sum() -> None:

@@ -19,6 +19,7 @@ from emberkeep.jobmanager.views.query_labels import query_labels
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptRecord, FailureKind
+from emberkeep.jobs.progress.outstanding import unread
 from emberkeep.jobs.transitions import Phase
 from emberkeep.protocol.messages import JobMasterStatus, QueryProgress
 from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
@@ -126,6 +127,7 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
     commits = {commit.query_id: commit for commit in status.checkpoints}
     facts = []
     for label, query in query_labels(status.queries):
+        left = unread(query.sources)
         batch, duration_ms = _newest_batch(query, commits.get(query.id))
         facts.append(
             QueryFacts(
@@ -137,7 +139,10 @@ def query_facts(status: JobMasterStatus) -> list[QueryFacts]:
                 waits=query.is_waiting,
                 state_rows=query.state_rows,
                 state_bytes=query.state_bytes,
-                backlog=query.backlog_rows,
+                backlog=left.rows if query.backlog_rows is None else query.backlog_rows,
+                files=left.files,
+                size=left.size,
+                behind=None if left.behind_ms is None else left.behind_ms / 1000,
             )
         )
     return facts
