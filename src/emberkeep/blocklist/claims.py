@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import msgspec
 
 from emberkeep.base.ids import JobId
-from emberkeep.blocklist.model import CAUSES_KEPT, BlockAction, BlockedNode, Blocklist, EvacuatedDrivers, Report
+from emberkeep.blocklist.model import (
+    CAUSES_KEPT,
+    BlockAction,
+    BlockedNode,
+    Blocklist,
+    EvacuatedDrivers,
+    Report,
+    is_of_platform,
+)
 
 CLAIMS_TAKEN = 100  # reports of one heartbeat; the rest is repeated with the next
 
@@ -46,7 +54,8 @@ def admitted(
 ) -> Report | None:
     """Return the report as it may change the list; None if it may not, or not yet. ``now_ms``: Unix milliseconds.
 
-    A job adds its cause to an entry once: repeating the report with a later end does not prolong the entry.
+    A job adds its cause to an entry once: repeating the report with a later end does not prolong the entry. It adds
+    none to an entry of the platform, which would then outlast the outage.
     """
     entry, prefix = report.entry, claim_prefix(claimant.job_id)
     if not isinstance(entry, BlockedNode) or entry.id not in claimant.hosts:
@@ -60,7 +69,11 @@ def admitted(
     if known is None:
         if len(listed) + 1 > limits.max_share * len(claimant.nodes | listed.keys()):
             return None
-    elif len(known.causes) >= CAUSES_KEPT or any(cause.startswith(prefix) for cause in known.causes):
+    elif (
+        is_of_platform(known)
+        or len(known.causes) >= CAUSES_KEPT
+        or any(cause.startswith(prefix) for cause in known.causes)
+    ):
         return None
     longest = round(limits.seconds * 1000)
     start = entry.start_ms if now_ms - longest <= entry.start_ms <= now_ms else now_ms

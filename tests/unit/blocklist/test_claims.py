@@ -10,6 +10,7 @@ from emberkeep.blocklist.claims import Claimant, ClaimLimits, admitted, claim_pr
 from emberkeep.blocklist.model import (
     CAUSES_KEPT,
     PERMANENT,
+    PLATFORM_CAUSE,
     BlockAction,
     Blocked,
     BlockedNode,
@@ -18,6 +19,7 @@ from emberkeep.blocklist.model import (
     EvacuatedDrivers,
     Report,
 )
+from emberkeep.blocklist.tracker import BlocklistTracker
 
 JOB, OTHER = JobId("a" * 32), JobId("b" * 32)
 NODES = tuple(f"n{number}" for number in range(10))
@@ -75,3 +77,19 @@ def test_a_job_adds_its_cause_once_so_it_cannot_prolong_the_entry() -> None:
     assert admit(claim(job_id=OTHER), claim(), job_id=OTHER) is not None
     full = msgspec.structs.replace(claim(), causes=tuple(f"cause {number}" for number in range(CAUSES_KEPT)))
     assert admit(claim(), full) is None
+
+
+@pytest.mark.req("BLK-20")
+def test_a_claim_does_not_keep_a_node_blocked_after_the_platform_has_put_it_into_service_again() -> None:
+    """The platform's entry has no end, and only its own cause lets it be removed."""
+    outage = BlockedNode(id="n1", action=BlockAction.MARK_BLOCKED, start_ms=NOW, causes=(f"{PLATFORM_CAUSE}disk",))
+    tracker = BlocklistTracker(Blocklist(entries=(outage,)))
+    claimant = Claimant(JOB, frozenset(NODES), frozenset(NODES))
+    taken = admitted(Report(entry=claim(), known=0), claimant, LIMITS, tracker.blocklist, NOW)
+    if taken is not None:
+        tracker.report(taken, NOW)
+    tracker.withdraw(outage.place, NOW + 1)
+    tracker.expire(NOW + 60_000)
+    assert tracker.blocklist.entries == ()
+    by_operator = msgspec.structs.replace(outage, causes=(*outage.causes, "fan is loud"))
+    assert admit(claim(), by_operator) is not None
