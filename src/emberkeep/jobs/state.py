@@ -143,6 +143,11 @@ class JobState:
         """True if the JobMaster is registered; otherwise it must register (again)."""
         return self.driver is not None and self.driver.is_registered
 
+    @property
+    def last_attempt_over(self) -> bool:
+        """True if the last attempt counts as over, although its driver may not be proven gone."""
+        return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED) or self.status is JobStatus.FAILING
+
     def lacks_driver(self) -> str:
         """Return what the job waits for if it has no driver and none is being started; else ""."""
         if self.phase not in (Phase.PLACING, Phase.BACKING_OFF):

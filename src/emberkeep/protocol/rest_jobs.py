@@ -159,7 +159,8 @@ class BacklogInfo(Kebab, frozen=True, kw_only=True):
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
     """The newest progress of one streaming query, as Spark reports it.
 
-    ``status``: Spark's text; "interrupted" between two attempts of the job, "ended" once the job has ended.
+    ``status``: Spark's text; "interrupted" between two attempts of the job, "ended" once the last one is over. Both
+    have no rows per second.
     ``backlog-rows``: that its sources have and that it has not read; null unless each of them counts rows.
     ``backlog-seconds``: how long these take at the rate of the newest micro-batch; null if that is unknown.
     ``backlog``: the same, as each source counts it; null if none of them says.

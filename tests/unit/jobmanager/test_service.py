@@ -61,7 +61,8 @@ def test_a_final_status_is_shown_only_when_it_is_durable() -> None:
             with pytest.raises(RetryLater, match="not stored yet"):  # whoever has told it keeps it
                 await master.ends(SUCCESS)
             await cluster.holds(lambda: not store.before["record_result"])
-            assert (await cluster.view(JOB)).status is JobStatus.RUNNING
+            view = await cluster.view(JOB)
+            assert (view.status, view.last_attempt_over, view.executors_wanted) == (JobStatus.RUNNING, True, 0)
             await cluster.reaches(JOB, JobStatus.FINISHED)
             await master.ends(SUCCESS)  # told again
 

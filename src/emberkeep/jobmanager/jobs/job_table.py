@@ -102,6 +102,7 @@ class ManagedJob:
             procedure=None if ended else view_of_newest(self.job_id, self.requests, state.waiting()),
             unreadable=state.phase is Phase.WITHOUT_GRAPH,
             leaving=leaving is not None or state.phase not in (Phase.RUNNING, Phase.WITHOUT_GRAPH),
+            last_attempt_over=state.last_attempt_over,
             job_master="" if ended or report is None else self.job_master,
             driver_expected_on=None if home is None else home.task_manager,
             alarms=self.watch.alarms,

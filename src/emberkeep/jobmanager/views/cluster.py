@@ -25,12 +25,9 @@ from emberkeep.usage.history import Sample
 from emberkeep.watchdog.model import Alarm
 
 # What a query of an attempt that is over has instead of what its driver reported.
-_ENDED: Final[dict[str, Any]] = {"status": "ended"}
-_INTERRUPTED: Final[dict[str, Any]] = {
-    "status": "interrupted",
-    "input_rows_per_second": 0.0,
-    "processed_rows_per_second": 0.0,
-}
+_STILL: Final[dict[str, Any]] = {"input_rows_per_second": 0.0, "processed_rows_per_second": 0.0}
+_ENDED: Final[dict[str, Any]] = {"status": "ended", **_STILL}
+_INTERRUPTED: Final[dict[str, Any]] = {"status": "interrupted", **_STILL}
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +59,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     procedure: ProcedureView | None = None  # current request, or the one that stopped it; None once ended
     unreadable: bool = False  # its job graph cannot be read now: ``waiting`` says why
     leaving: bool = False  # its driver is about to exit, or must move
+    last_attempt_over: bool = False  # no other one follows; how the job ends may not be recorded yet
     job_master: str = ""  # address of the current attempt's JobMaster; "" while none is registered
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may start; None: nowhere or unknown
     standby: StandbyView | None = None  # reserved for its next attempt; None in lists, or if it wants none
@@ -73,13 +71,15 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def report(self) -> JobMasterStatus | None:
-        """The newest report. Nothing of an attempt that is over is active, although its report may come from before."""
+        """The newest report. Nothing of an attempt that is over is active, although its report may come from before.
+
+        If no other attempt follows, the job wants no executors either.
+        """
         report = self.status_report
-        is_over = self.status.is_globally_terminal or self.status is JobStatus.RESTARTING
-        if report is None or not is_over:
+        if report is None or not (self.wants_nothing or self.status is JobStatus.RESTARTING):
             return report
-        now = _ENDED if self.status.is_globally_terminal else _INTERRUPTED
-        return msgspec.structs.replace(
+        now = _ENDED if self.wants_nothing else _INTERRUPTED
+        report = msgspec.structs.replace(
             report,
             executors=(),
             queries=tuple(msgspec.structs.replace(query, **now) for query in report.queries),
@@ -88,6 +88,23 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
             reclaim=None,
             work=None if report.work is None else ended(report.work),
         )
+        if not self.wants_nothing:
+            return report
+        return msgspec.structs.replace(report, requirements=(), given_back=0, scaling=None)
+
+    @property
+    def wants_nothing(self) -> bool:
+        """True if the job's last attempt is over."""
+        return self.status.is_globally_terminal or self.last_attempt_over
+
+    @property
+    def executors_wanted(self) -> int:
+        """Number of executors that the job wants, now or once its driver runs."""
+        if self.wants_nothing:
+            return 0
+        if self.report is None:
+            return 0 if self.graph is None else self.graph.resources.executors
+        return self.report.executors_wanted
 
     @property
     def entered_ms(self) -> int:

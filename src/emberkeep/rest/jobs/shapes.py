@@ -60,7 +60,7 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
         emberkeep=JobSummaryExtension(
             attempt=view.attempt,
             executors=_executors_registered(view),
-            executors_wanted=_executors_wanted(view),
+            executors_wanted=view.executors_wanted,
             waiting=view.waiting,
             exit_code=view.exit_code,
             owner=view.owner,
@@ -152,7 +152,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         driver=None if driver is None else DriverInfo(taskmanager_id=driver, pid=view.driver_pid),
         waiting=view.waiting,
         executors=executor_infos(report),
-        executors_wanted=_executors_wanted(view),
+        executors_wanted=view.executors_wanted,
         queries=[] if report is None else [_query(query) for query in report.queries],
         attempts=[_attempt(record, traces.get(record.attempt)) for record in view.attempts],
         exit_code=view.exit_code,
@@ -288,14 +288,6 @@ def _task_counts(report: JobMasterStatus | None) -> TaskCounts:
 def _executors_registered(view: JobView) -> int:
     report = view.report
     return 0 if report is None else sum(executor.registered for executor in report.executors)
-
-
-def _executors_wanted(view: JobView) -> int:
-    if view.status.is_globally_terminal:
-        return 0
-    if view.status_report is None:
-        return 0 if view.graph is None else view.graph.resources.executors
-    return view.status_report.executors_wanted
 
 
 def _duration(view: JobView, now_ms: int) -> int:

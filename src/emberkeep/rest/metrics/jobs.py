@@ -55,7 +55,11 @@ _WorkCounts = Callable[[AttemptWork], Mapping[str, float]]
 _TotalCounts = Callable[[QueryTotals], Mapping[str, float]]
 
 _JOB_GAUGES: tuple[tuple[str, str, _JobValue], ...] = (
-    ("running", "1 while the job's driver runs its script, else 0.", lambda job, _: job.status is JobStatus.RUNNING),
+    (
+        "running",
+        "1 while the job's driver runs its script, else 0.",
+        lambda job, _: job.status is JobStatus.RUNNING and not job.last_attempt_over,
+    ),
     ("waiting", "1 while the job waits for something, such as a slot; else 0.", lambda job, _: bool(job.waiting)),
     (
         "submitted_timestamp_seconds",
@@ -310,7 +314,7 @@ def _add(family: GaugeMetricFamily, labels: list[str], value: float | None) -> N
 
 def _queries(job: JobView, now_ms: int) -> Iterator[_Query]:
     report = job.status_report
-    if report is None or job.status is not JobStatus.RUNNING:
+    if report is None or job.last_attempt_over or job.status is not JobStatus.RUNNING:
         return
     commits = {each.query_id: each for each in (*job.pointers.queries, *report.checkpoints) if each.batch_id >= 0}
     for label, progress in query_labels(report.queries):

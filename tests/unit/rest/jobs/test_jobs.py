@@ -128,9 +128,13 @@ async def test_detail_of_a_running_job(site: Site) -> None:
     assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
 
 
-@pytest.mark.parametrize("status", [JobStatus.RESTARTING, JobStatus.CANCELED])
+@pytest.mark.parametrize(
+    "status", [JobStatus.RESTARTING, JobStatus.RUNNING, JobStatus.FAILING, JobStatus.CANCELLING, JobStatus.CANCELED]
+)
 async def test_nothing_of_an_attempt_that_is_over_is_told_as_running(site: Site, status: JobStatus) -> None:
-    site.gateway.add(job_view(job_id(1), "etl", status, status_report=status_report()))
+    """A job stays RUNNING, FAILING or CANCELLING until its result is recorded."""
+    is_last = status is not JobStatus.RESTARTING
+    site.gateway.add(job_view(job_id(1), "etl", status, status_report=status_report(), last_attempt_over=is_last))
     listed = msgspec.json.decode((await site.get("/v1/jobs/overview")).body, type=MultipleJobsDetails).jobs[0]
     assert (listed.emberkeep.executors, listed.tasks.running) == (0, 0)
     assert listed.emberkeep.executors_wanted == (3 if status is JobStatus.RESTARTING else 0)
@@ -142,6 +146,13 @@ async def test_nothing_of_an_attempt_that_is_over_is_told_as_running(site: Site,
     (query,) = job.queries
     assert query.status == ("interrupted" if status is JobStatus.RESTARTING else "ended")
     assert query.batch_id == 41
+    assert (query.input_rows_per_second, query.processed_rows_per_second) == (0.0, 0.0)
+
+
+async def test_a_job_that_is_being_cancelled_shows_its_executors_until_its_driver_has_ended(site: Site) -> None:
+    site.gateway.add(job_view(job_id(1), "etl", JobStatus.CANCELLING, status_report=status_report()))
+    listed = msgspec.json.decode((await site.get("/v1/jobs/overview")).body, type=MultipleJobsDetails).jobs[0]
+    assert (listed.emberkeep.executors, listed.emberkeep.executors_wanted) == (2, 3)
 
 
 async def test_a_backlog_without_rows_is_told_as_the_source_counts_it(site: Site) -> None:
