@@ -85,11 +85,13 @@ class Actor:
     async def ask(self, question: Callable[[], ReplyT]) -> ReplyT:
         """Put a question into the inbox and return the actor's reply. EmberkeepErrors of the turn are raised here.
 
-        Raises RetryLater if too many turns wait, or if the actor has stopped or stops before it replies.
+        Raises RetryLater if too many turns wait, or if the actor has stopped or stops before it replies. An effect of
+        the actor itself has as much room for its questions as messages have: the actor waits for it, and it is one of a
+        bounded number.
         """
         if self._stopped:
             raise self._stopped_error()
-        if self._inbox.qsize() >= self._inbox_limit:
+        if self._inbox.qsize() >= self._inbox_limit and asyncio.current_task() not in self._effects:
             raise self._overloaded_error()
         reply: asyncio.Future[ReplyT] = asyncio.get_running_loop().create_future()
         self._put(question, reply)

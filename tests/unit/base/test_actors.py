@@ -87,3 +87,22 @@ async def test_what_an_effect_has_found_out_fits_into_an_inbox_that_is_full_of_q
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+async def test_an_effect_of_the_actor_itself_has_room_for_its_question_in_an_inbox_that_is_full_of_others() -> None:
+    actor = Doubler(inbox_limit=2)
+    answers: list[int] = []
+
+    async def tick() -> None:
+        answers.append(await actor.double(5))
+
+    questions = [asyncio.create_task(actor.double(1)) for _ in range(2)]
+    await asyncio.sleep(0)
+    ticking = actor.start_effect("tick", tick(), deadline=None)
+    await asyncio.sleep(0)
+    running = asyncio.create_task(actor.run())
+    await asyncio.gather(*questions, ticking)
+    assert answers == [10]
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running

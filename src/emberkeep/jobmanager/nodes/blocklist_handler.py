@@ -35,6 +35,7 @@ from emberkeep.protocol.messages import JobMasterStatus
 
 CHANGES_WAITING = 1000  # requested changes that are not written yet
 WATCH_INTERVAL = 0.5  # seconds between two checks for expired entries
+INFORM_AGAIN = 0.5  # seconds until an overloaded observer is informed again
 
 _LOST = (
     "nothing new is placed until the drivers of running jobs have reported the list; if no job runs, start the "
@@ -275,7 +276,7 @@ class BlocklistHandler(Actor):
                 self._chronicle.note(occurrence)
             places = BlockedPlaces(blocklist.entries)
             for observer in self._observers:
-                await observer.block(places)
+                await _inform(observer, places)
             log.info("blocklist changed", revision=blocklist.revision, change=change.what)
         self.tell(partial(self._recorded, change, draft if written else None, answer))
 
@@ -286,6 +287,18 @@ class BlocklistHandler(Actor):
             self._tracker, self._listed = draft, draft.blocklist
             _answer(change, answer)
         self._next()
+
+
+async def _inform(observer: BlockObserver, places: BlockedPlaces) -> None:
+    """Tell an observer, again and again while it is overloaded: nobody else would tell it of this change."""
+    while True:
+        try:
+            await observer.block(places)
+        except RetryLater as error:
+            log.warning("the blocklist does not take effect yet", reason=str(error))
+            await asyncio.sleep(INFORM_AGAIN)
+        else:
+            return
 
 
 def _answer(change: _Change, answer: Any) -> None:

@@ -86,6 +86,27 @@ def test_what_was_refused_as_an_entry_has_expired_is_not_listed_any_more(what: s
     in_virtual_time(scenario)
 
 
+@pytest.mark.req("BLK-6")
+def test_a_block_takes_effect_although_the_resource_manager_is_overloaded_at_first() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            leader = service._seat.leader
+            resources = leader.resources
+            room, resources._inbox_limit = resources._inbox_limit, 0  # no room for any question
+            blocking = asyncio.create_task(service.gateway.block(node("tm-1"), merge=False))
+            await asyncio.sleep(3.0)
+            assert not blocking.done(), "what is answered is obeyed"
+            resources._inbox_limit = room
+            async with asyncio.timeout(60):
+                await blocking
+            assert service._seat.leader is leader
+            assert (await service.gateway.task_managers())[0].blocked
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("BLK-9")
 @pytest.mark.parametrize("action", [MARK, EVACUATE])
 def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_once(action: BlockAction) -> None:
