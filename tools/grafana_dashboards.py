@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emberkeep.jobs.progress.records import BYTES, FILES, TIME_MS
+
 FOLDER = Path(__file__).resolve().parent.parent / "src/emberkeep/cli/monitoring/dashboards"
 
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -233,6 +235,18 @@ def _of_query(title: str, metrics: Sequence[tuple[str, str]], unit: str, about: 
     )
 
 
+def _reported(title: str, metric: str, unit: str) -> Panel:
+    """Return a panel with a number that sources report themselves, by their own name for it."""
+    labels = f'{_OWN[:-1]}, metric="{metric}"}}'
+    return Panel(
+        title,
+        [(f"max by (query, source) (emberkeep_query_source_reported{labels})", "{{query}} {{source}}")],
+        unit,
+        width=8,
+        about="Only sources that count so have it.",
+    )
+
+
 def _counted(function: str, metric: str) -> str:
     return f"max by (query) ({function}(emberkeep_query_{metric}_total{_OWN}[$__rate_interval]))"
 
@@ -292,6 +306,9 @@ STREAM = Board(
         _of_query("Rows of a micro-batch", [("input_rows", "")], "short"),
         _of_query("Committed micro-batch", [("committed_batch", "")], "none"),
         _of_query("Waits for data or its trigger", [("waiting", "")], "bool_yes_no"),
+        _reported("Backlog in files", FILES, "short"),
+        _reported("Backlog in bytes", BYTES, "bytes"),
+        _reported("Time behind the source", TIME_MS, "ms"),
         Panel(
             "Alarms of the watchdog",
             [('max by (query, kind) (emberkeep_alarm{job="$job"})', "{{kind}} {{query}}")],
