@@ -138,7 +138,10 @@ def install_await_hook(gate: AwaitGate, queries: ScriptQueries) -> None:
     from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
     query, manager = StreamingQuery, StreamingQueryManager
-    places = ((query, ("awaitTermination", "processAllAvailable", "isActive")), (manager, ("awaitAnyTermination",)))
+    places = (
+        (query, ("awaitTermination", "processAllAvailable", "isActive", "stop")),
+        (manager, ("awaitAnyTermination",)),
+    )
     for kind, names in places:
         for name in names:
             if not hasattr(kind, name):
@@ -149,6 +152,7 @@ def install_await_hook(gate: AwaitGate, queries: ScriptQueries) -> None:
     patched: Any = query
     patched.awaitTermination = hook.around_await(query.awaitTermination)
     patched.processAllAvailable = hook.around_process_all(query.processAllAvailable)
+    patched.stop = hook.around_stop(query.stop)
     patched.isActive = property(hook.is_active, doc=query.isActive.__doc__)
     patched = manager
     patched.awaitAnyTermination = hook.around_await_any(manager.awaitAnyTermination)
@@ -170,6 +174,16 @@ class _Hook:
             if known.away and self._gate.is_held:
                 return True
         return bool(self._really_active(query))
+
+    def around_stop(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def stop(query: Any) -> None:
+            known = self._known(query)
+            if known is not None and known.away:
+                known.is_stopped = True  # it must not be started again
+            original(query)
+
+        return stop
 
     def around_await(self, original: Any) -> Any:
         @functools.wraps(original)

@@ -33,6 +33,7 @@ class ScriptQuery:
     - ``reached``: location at which Spark reaches the checkpoint; None if the query cannot recover.
     - ``fields``: the writer's fields, as (java.lang.reflect.Field, value).
     - ``away``: a procedure has ended the query, and the script still sees it as running.
+    - ``is_stopped``: the script has stopped the query while it was away.
     - ``path``: the writer's option ``path``; "" if not given.
     """
 
@@ -48,6 +49,7 @@ class ScriptQuery:
     fields: list[tuple[Any, Any]]
     handle: Any = None
     away: bool = False
+    is_stopped: bool = False
     path: str = ""
 
     @property

@@ -21,15 +21,15 @@ class QueryRestarts:
         self._settle = settle
         self._starting_away = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._at_hand: list[ScriptQuery] = []  # what the holder is starting
-        self._with_failed: list[Any] = []  # sessions in which a query has failed since it was to end
+        self._with_ended: list[Any] = []  # sessions in which a query has failed, or was stopped by the script
 
     def start_queries(self) -> None:
         """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
-        self._with_failed.clear()
+        self._with_ended.clear()
         self._start_away()
         self._gate.open()
         self._start_away()  # in the meantime, the script may have started a query, which then started ended
-        self._with_failed.clear()
+        self._with_ended.clear()
 
     def started(self, query: ScriptQuery) -> None:
         """Finish the script's start of a query. If it started ended, and the job continues after all, run it now."""
@@ -48,20 +48,23 @@ class QueryRestarts:
                 query.away = False
             sessions = {id(query.session): query.session for query in away}
             for session in sessions.values():
-                # Spark would forget the failure as well, and `awaitAnyTermination` would never raise it.
-                if not any(_is_same(session, other) for other in self._with_failed):
+                # Spark would forget this end as well, and `awaitAnyTermination` would never return or raise for it.
+                if not any(_is_same(session, other) for other in self._with_ended):
                     call("termination of queries", session.streams.resetTerminated)
 
     def _start_again(self, query: ScriptQuery) -> None:
-        # An active query was allowed to continue. A query that has failed since is left for the script to see.
+        # An active query was allowed to continue. One that has failed since, or was stopped by the script, is left
+        # as it is for the script to see.
         if _is_active(query):
             return
-        if query.handle.exception() is None or was_interrupted(query):
-            if query.reached is not None:
-                self._settle(query)
-            query.handle._jsq = self._queries.start_again(query)._jsq
-        else:
-            self._with_failed.append(query.session)
+        if _is_stopped(query) or not (query.handle.exception() is None or was_interrupted(query)):
+            self._with_ended.append(query.session)
+            return
+        if query.reached is not None:
+            self._settle(query)
+        query.handle._jsq = self._queries.start_again(query)._jsq
+        if _is_stopped(query):  # in the meantime
+            call("stop of a query", query.handle._jsq.stop)
 
 
 def _is_same(session: Any, other: Any) -> bool:
@@ -71,3 +74,8 @@ def _is_same(session: Any, other: Any) -> bool:
 
 def _is_active(query: ScriptQuery) -> bool:
     return bool(call("is the query active", query.handle._jsq.isActive))
+
+
+def _is_stopped(query: ScriptQuery) -> bool:
+    """True if the script has stopped the query. A thread of the script may do so at any time."""
+    return query.is_stopped

@@ -263,3 +263,17 @@ def test_a_failure_beside_an_interrupted_batch_reaches_the_script() -> None:
 
     thread.join(SECONDS)
     assert isinstance(results[0], ValueError)
+
+
+@pytest.mark.req("END-6")
+def test_a_stop_by_the_script_is_remembered_while_the_query_is_away_only() -> None:
+    script = Script()
+    stops: list[Any] = []
+    stop = script.hook.around_stop(stops.append)
+    stop(script.query)
+    remembered = [script.known.is_stopped]
+    script.take_away()
+    stop(script.query)
+    remembered.append(script.known.is_stopped)
+    assert remembered == [False, True]
+    assert stops == [script.query, script.query], "Spark is asked all the same: a batch may still run"

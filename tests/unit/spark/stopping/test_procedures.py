@@ -58,8 +58,8 @@ class Storages:
 def query(reached: str | None = "/checkpoints/one") -> ScriptQuery:
     writer = SimpleNamespace(_spark=None)
     started = StartedQuery(reached)
-    fields = {"reached": reached, "started": started, "key": str(reached), "away": False, "session": writer._spark}
-    return cast(ScriptQuery, SimpleNamespace(**fields))
+    fields = {"reached": reached, "started": started, "key": str(reached), "session": writer._spark}
+    return cast(ScriptQuery, SimpleNamespace(**fields, away=False, is_stopped=False))
 
 
 @pytest.fixture(autouse=True)
@@ -237,3 +237,41 @@ def test_a_query_that_failed_during_a_stop_does_not_count_after_it(monkeypatch: 
     steps.restarts.started(late)
     assert streams.resets == 1
     assert not late.away
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_the_script_stops_during_a_stop_that_fails_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
+    streams, others = Streams(), Streams()
+    stopped, other = ended_query(streams), ended_query(others)
+    steps = of(Place(), stopped, other)
+    started: list[ScriptQuery] = []
+
+    def start_again(each: ScriptQuery) -> SimpleNamespace:
+        started.append(each)
+        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: True))
+
+    monkeypatch.setattr(steps._queries, "start_again", start_again)
+    steps.gate.hold()
+    stopped.is_stopped = True
+    steps.restarts.start_queries()
+    assert started == [other]
+    assert not stopped.away, "the script sees its end"
+    assert (streams.resets, others.resets) == (0, 1), "`awaitAnyTermination` returns for it"
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_the_script_stops_while_it_is_started_again_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
+    query = ended_query(Streams())
+    steps = of(Place(), query)
+    stops: list[str] = []
+
+    def start_again(each: ScriptQuery) -> SimpleNamespace:
+        each.is_stopped = True
+        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: True, stop=lambda: stops.append("stopped")))
+
+    monkeypatch.setattr(steps._queries, "start_again", start_again)
+    steps.gate.hold()
+    steps.restarts.start_queries()
+    assert stops == ["stopped"]
