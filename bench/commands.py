@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from emberkeep.base.configuration.options import BUILD_CLASS_ARCHIVE, JOB_ENVIRONMENT
+from emberkeep.base.configuration.options.task_managers import BUILD_CLASS_ARCHIVE, JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.daemons.taskmanager.job_environment import EVERYTHING
 

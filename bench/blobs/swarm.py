@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.measure import Figure, Goal
 from bench.plan import Plan
-from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECT_DOWNLOADS
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.peers import Direct, Peers

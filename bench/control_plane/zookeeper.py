@@ -26,7 +26,7 @@ from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import STATE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources, JobStatus

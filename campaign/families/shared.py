@@ -8,7 +8,8 @@ from dataclasses import replace
 import msgspec
 
 from campaign.world import PlannedJob
-from emberkeep.base.configuration.options import GUARANTEED_SLOTS, PREEMPTION, QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.access import GUARANTEED_SLOTS, QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.slots import PREEMPTION
 from tests.support.simulator.cluster import ClusterPlan
 from tests.support.simulator.virtual_loop import seeded_random
 

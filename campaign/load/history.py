@@ -31,7 +31,7 @@ from campaign.processes.history import (
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.recording import JOBS, Recorder
 from campaign.processes.strikes import Striker
-from emberkeep.base.configuration.options import TASK_MANAGER_NODE
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_NODE
 
 UPLOADERS = 2
 _SETTINGS = {"jobstore.max-capacity": "100000"}  # no job that has ended may be forgotten before it is judged

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import TASK_MANAGER_NODE
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_NODE
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.clusters.leftovers import kill_below, processes_below

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberkeep.base.configuration.options import BUILD_CLASS_ARCHIVE
+from emberkeep.base.configuration.options.task_managers import BUILD_CLASS_ARCHIVE
 from emberkeep.base.configuration.sources import environment_variable
 from tests.integration.conditions import DEADLINE
 from tests.integration.leaks import Traces

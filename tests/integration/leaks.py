@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.processes.process_identity import ProcessIdentity, identify
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from emberkeep.base.configuration.options import DRIVER_LEASE
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.base.errors import EmberkeepError, IllegalTransition
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus

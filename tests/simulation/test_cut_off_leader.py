@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.jobs.model import JobStatus
 from tests.simulation.test_cluster import STREAM, attempt, drivers, executors, passes, running, status, wait_for
 from tests.support.simulator.machines import Process

@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.sdk.log import mask_secret
 
-from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.client.calls.savepoints import savepoint_location

@@ -19,7 +19,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
-from emberkeep.base.configuration.options import LOG_FILES, LOG_LEVEL, LOG_MAX_SIZE
+from emberkeep.base.configuration.options.logs import LOG_FILES, LOG_LEVEL, LOG_MAX_SIZE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.private import make_private

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from emberkeep.base.configuration.options import SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.places import scheme_of
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobGraph, JobResult

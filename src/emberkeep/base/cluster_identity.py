@@ -12,7 +12,7 @@ import secrets
 from pathlib import Path
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, Damaged
 from emberkeep.base.files.durable import create_file, make_directories

@@ -65,16 +65,18 @@ def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 
     What depends on other files or programs is checked when a process starts, and by `emberkeep doctor`.
     """
-    from emberkeep.base.configuration import options
     from emberkeep.base.configuration.job_users import user_names
+    from emberkeep.base.configuration.options.access import OIDC_ROLES
+    from emberkeep.base.configuration.options.monitoring import WEBHOOK_EVENTS
+    from emberkeep.base.configuration.options.security import RUN_AS
     from emberkeep.base.configuration.places import with_resolved_places
     from emberkeep.identities.oidc import parse_role_rules
     from emberkeep.notifications.model import parse_events
 
     configuration = with_resolved_places(config.load())
-    user_names(configuration[options.RUN_AS])
-    parse_role_rules(configuration[options.OIDC_ROLES])
-    parse_events(configuration[options.WEBHOOK_EVENTS], options.WEBHOOK_EVENTS.key)
+    user_names(configuration[RUN_AS])
+    parse_role_rules(configuration[OIDC_ROLES])
+    parse_events(configuration[WEBHOOK_EVENTS], WEBHOOK_EVENTS.key)
     for warning in configuration.warnings():
         say(warning)
     file = config.effective_config_file()

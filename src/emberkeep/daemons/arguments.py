@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import STATE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
 from emberkeep.base.configuration.places import with_resolved_places
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.configuration.values import Configuration

@@ -12,7 +12,7 @@ import structlog
 from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
-from emberkeep.base.configuration.options import BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.base.configuration.options.blobs import BLOB_MAX_SIZE, BLOB_RETENTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.system import System

@@ -25,18 +25,18 @@ from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    DRIVER_LEASE,
-    HA_TYPE,
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
+from emberkeep.base.configuration.options.job_managers import (
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
     REST_PORT,
-    SAVEPOINT_DIRECTORY,
     SPARK_UI_BIND_PORT,
     SPARK_UI_PORT,
-    TASK_MANAGER_HOST,
-    WORKING_DIRECTORY,
 )
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_HOST
 from emberkeep.base.configuration.places import OBJECT_STORES, scheme_of
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput

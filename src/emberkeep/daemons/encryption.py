@@ -11,7 +11,7 @@ import structlog
 
 from emberkeep.adapters.http.security import is_loopback
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import ENCRYPTION, INSECURE_NETWORK, TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from emberkeep.base.configuration.options.security import ENCRYPTION, INSECURE_NETWORK, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput
 from emberkeep.base.tls.links import TlsLinks

@@ -19,7 +19,7 @@ from emberkeep.adapters.zookeeper.access.settings import session_settings
 from emberkeep.adapters.zookeeper.layout import zookeeper_layout
 from emberkeep.adapters.zookeeper.leader_locators import KnownLeader, ZooKeeperLocator
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
-from emberkeep.base.configuration.options import HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.identity import AttemptScope
 from emberkeep.daemons.process_main import Services

@@ -16,15 +16,12 @@ import structlog
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
-    JOB_ENVIRONMENT,
-    JOB_MANAGER_ADDRESS,
-    LOGS_KEEP_INTERVAL,
-    RESOURCE_MANAGER_TYPE,
-    STANDBY_DRIVERS,
-    STANDBY_EXECUTORS,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS
+from emberkeep.base.configuration.options.logs import LOGS_KEEP_INTERVAL
+from emberkeep.base.configuration.options.resource_drivers import RESOURCE_MANAGER_TYPE
+from emberkeep.base.configuration.options.standbys import STANDBY_DRIVERS, STANDBY_EXECUTORS
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready

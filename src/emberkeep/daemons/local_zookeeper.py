@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.client.clusters.cluster_file import read_cluster
 from emberkeep.client.clusters.daemon_starts import DaemonStarts

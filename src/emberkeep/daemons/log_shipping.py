@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from emberkeep.adapters.kept_logs.segments import compress, digest_of
-from emberkeep.base.configuration.options import LOGS_KEEP_INTERVAL, LOGS_KEPT_RETENTION, RPC_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import RPC_TIMEOUT
+from emberkeep.base.configuration.options.logs import LOGS_KEEP_INTERVAL, LOGS_KEPT_RETENTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.protocol.transport import RpcClient

@@ -24,8 +24,17 @@ from types import FrameType
 import psutil
 
 from emberkeep.adapters.processes.place_lock import held
-from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_QUORUM
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS
+from emberkeep.base.configuration.options.resource_drivers import SLURM_INTERFACE
+from emberkeep.base.configuration.options.task_managers import (
+    RESOURCE_ADDRESSES,
+    TASK_MANAGER_HOST,
+    TASK_MANAGER_ID,
+    TASK_MANAGER_NODE,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.daemons.arguments import parse_arguments
@@ -49,7 +58,7 @@ def main(arguments: list[str]) -> int:
     except EmberkeepError as error:
         sys.stderr.write(f"emberkeep slurm-job: {error.message}\n" + (f"  {error.hint}\n" if error.hint else ""))
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
-    directory = Path(own[options.WORKING_DIRECTORY.key])
+    directory = Path(own[WORKING_DIRECTORY.key])
     _forget_earlier(directory)
     command = [*_AGENT, *arguments]
     for key, value in own.items():
@@ -119,21 +128,21 @@ def _own_settings(configuration: Configuration, layout: StateLayout, environ: Ma
     node, job = environ.get("SLURMD_NODENAME", ""), environ.get("SLURM_JOB_ID", "")
     if not node or not job.isdecimal():
         raise Fatal("this is not a Slurm job: SLURMD_NODENAME or SLURM_JOB_ID is not set")
-    name = configuration[options.TASK_MANAGER_ID]
-    base = configuration[options.WORKING_DIRECTORY]
+    name = configuration[TASK_MANAGER_ID]
+    base = configuration[WORKING_DIRECTORY]
     root = Path(os.path.expandvars(base)) if base else layout.root / "taskmanagers"
     addresses = given_addresses(configuration, environ)
     return {
-        **({} if addresses is None else {options.RESOURCE_ADDRESSES.key: addresses}),
-        options.TASK_MANAGER_NODE.key: node,
-        options.TASK_MANAGER_HOST.key: _address(configuration),
-        options.WORKING_DIRECTORY.key: str(root / name / job),
+        **({} if addresses is None else {RESOURCE_ADDRESSES.key: addresses}),
+        TASK_MANAGER_NODE.key: node,
+        TASK_MANAGER_HOST.key: _address(configuration),
+        WORKING_DIRECTORY.key: str(root / name / job),
     }
 
 
 def _address(configuration: Configuration) -> str:
     """Return this node's address that other nodes reach. Raises Fatal."""
-    interface = configuration[options.SLURM_INTERFACE]
+    interface = configuration[SLURM_INTERFACE]
     if interface:
         found = [
             each.address
@@ -143,17 +152,17 @@ def _address(configuration: Configuration) -> str:
         if not found:
             raise Fatal(
                 f"{socket.gethostname()} has no network interface {interface} with an address",
-                hint=f"correct {options.SLURM_INTERFACE.key}",
+                hint=f"correct {SLURM_INTERFACE.key}",
             )
         return found[0]
-    targets = configuration[options.JOB_MANAGER_ADDRESS] or configuration[options.ZOOKEEPER_QUORUM].partition("/")[0]
+    targets = configuration[JOB_MANAGER_ADDRESS] or configuration[ZOOKEEPER_QUORUM].partition("/")[0]
     problems = []
     for target in targets.split(","):  # of several ZooKeeper servers, one may have no address now
         try:
             return _local_address(target.strip())
         except (OSError, ValueError) as error:
             problems.append(f"{target.strip()}: {error}")
-    raise Fatal(f"this node has no route to {'; '.join(problems)}", hint=f"set {options.SLURM_INTERFACE.key}")
+    raise Fatal(f"this node has no route to {'; '.join(problems)}", hint=f"set {SLURM_INTERFACE.key}")
 
 
 def _local_address(target: str) -> str:

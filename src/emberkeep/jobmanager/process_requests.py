@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.blocklist import REPORT_EXCLUDED
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.blocklist.claims import Claimant
@@ -47,8 +51,8 @@ class ProcessRequests:
         self._seat = seat
         self._strangers = strangers
         self._bounds = ReportBounds()
-        self._takes_reports = configuration[options.REPORT_EXCLUDED]
-        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
+        self._takes_reports = configuration[REPORT_EXCLUDED]
+        self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
         self._handlers: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
             RegisterTaskManager: self._register_task_manager,
             TaskManagerHeartbeat: self._task_manager_heartbeat,
@@ -73,9 +77,9 @@ class ProcessRequests:
             raise InvalidInput(
                 f"task manager {request.info.id} keeps checkpoints in {checkpoints}, this JobManager in "
                 f"{self._checkpoint_root}: executors there would not find what their drivers write",
-                field=options.STORAGE_DIRECTORY.key,
-                hint=f"give both the same {options.STORAGE_DIRECTORY.key} and {options.HA_CLUSTER_ID.key}, on storage "
-                f"that both see, or turn {options.LOCAL_RECOVERY.key} off for the task manager",
+                field=STORAGE_DIRECTORY.key,
+                hint=f"give both the same {STORAGE_DIRECTORY.key} and {HA_CLUSTER_ID.key}, on storage "
+                f"that both see, or turn {LOCAL_RECOVERY.key} off for the task manager",
             )
         return await self._seat.leader.resources.register(request)
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.blocklist import DETECTION, DETECTION_DURATION, DETECTION_MAX_SHARE
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ID
+from emberkeep.base.configuration.options.resource_drivers import SLURM_DRAINED_NODES
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.system import System
@@ -118,9 +120,7 @@ class JobManagerService:
                 noted = (await chronicle.read("", registered)).occurrences
         except (Unavailable, TimeoutError):
             before = noted = ()
-        chronicle.note(
-            leader_started(around.address, self._configuration[options.JOB_MANAGER_ID], epoch, around.settings)
-        )
+        chronicle.note(leader_started(around.address, self._configuration[JOB_MANAGER_ID], epoch, around.settings))
         changes = configuration_changes(before[0] if before else None, around.settings)
         if changes is not None:
             chronicle.note(changes)
@@ -175,18 +175,16 @@ class JobManagerService:
             blocked=places,
         )
         resources.listen(dispatcher.cluster)
-        limits = ClaimLimits(
-            max_share=configuration[options.DETECTION_MAX_SHARE], seconds=configuration[options.DETECTION_DURATION]
-        )
+        limits = ClaimLimits(max_share=configuration[DETECTION_MAX_SHARE], seconds=configuration[DETECTION_DURATION])
         blocklist = BlocklistHandler(
             system, found, reads, term.chronicle, limits, term.epoch, resources, dispatcher.moves
         )
-        if configuration[options.DETECTION]:
+        if configuration[DETECTION]:
             faults = FaultWatch(configuration, found.blocklist.removals, term.clock.now(), term.clock.now_ms())
             resources.suspects.detect(faults, partial(blocklist.block, merge=False))
         supplier = None
         if driver is not None:
-            evacuates = configuration[options.SLURM_DRAINED_NODES] == "evacuate"
+            evacuates = configuration[SLURM_DRAINED_NODES] == "evacuate"
             action = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS if evacuates else BlockAction.MARK_BLOCKED
             outages = PlatformOutages(driver, blocklist, action, term.clock)
             supplier = TaskManagerSupplier(configuration, driver, resources, outages, term.clock, term.chronicle)

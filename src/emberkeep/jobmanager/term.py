@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.chronicle.ports import Chronicle
@@ -47,9 +49,9 @@ def begin_term(
     hearing = Hearing(
         clock.now(),
         # Silence is noticed after half the timeout; conclusions are drawn from it only after the whole timeout.
-        patience=configuration[options.HEARTBEAT_TIMEOUT] / 2,
-        longest_doubt=configuration[options.DRIVER_LEASE],
-        deafness=configuration[options.ORPHAN_TIMEOUT] if drivers else None,
+        patience=configuration[HEARTBEAT_TIMEOUT] / 2,
+        longest_doubt=configuration[DRIVER_LEASE],
+        deafness=configuration[ORPHAN_TIMEOUT] if drivers else None,
     )
     authority = Authority(
         system.clock,
@@ -57,7 +59,7 @@ def begin_term(
         hearing,
         store.confirm,
         chronicle,
-        patience=configuration[options.RPC_TIMEOUT],
-        forgiving=configuration[options.HEARTBEAT_INTERVAL],
+        patience=configuration[RPC_TIMEOUT],
+        forgiving=configuration[HEARTBEAT_INTERVAL],
     )
     return Term(epoch, store.lineage, system.clock.now_ms(), clock, hearing, authority, chronicle, noted)

@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from emberkeep.base.beacon import Beacon, answer_timeout
-from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.base.system import System

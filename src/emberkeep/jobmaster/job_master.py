@@ -14,14 +14,8 @@ from functools import partial
 import structlog
 
 from emberkeep.base.actors import Actor, asked, told
-from emberkeep.base.configuration.options import (
-    DETECTION_DURATION,
-    DETECTION_MAX_SHARE,
-    HEARTBEAT_INTERVAL,
-    HEARTBEAT_TIMEOUT,
-    REPORT_EXCLUDED,
-    RPC_TIMEOUT,
-)
+from emberkeep.base.configuration.options.blocklist import DETECTION_DURATION, DETECTION_MAX_SHARE, REPORT_EXCLUDED
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import JobId

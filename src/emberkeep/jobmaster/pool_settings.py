@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.options import (
-    EVACUATION_TIMEOUT,
+from emberkeep.base.configuration.options.blocklist import EVACUATION_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import (
     EXECUTOR_BACKOFF_INITIAL,
     EXECUTOR_BACKOFF_MAX,
     EXECUTOR_FAILURE_WINDOW,
     EXECUTOR_FAILURES,
     EXECUTOR_START_TIMEOUT,
-    HEARTBEAT_TIMEOUT,
-    ORPHAN_TIMEOUT,
-    PREEMPTION_TIMEOUT,
-    SLOT_REQUEST_TIMEOUT,
 )
+from emberkeep.base.configuration.options.slots import PREEMPTION_TIMEOUT, SLOT_REQUEST_TIMEOUT
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.slots.pool.limits import PoolLimits
 

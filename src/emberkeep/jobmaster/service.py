@@ -10,7 +10,7 @@ import asyncio
 import structlog
 
 from emberkeep.base.beacon import answer_timeout
-from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.system import System

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import (
+    CANCELLATION_TIMEOUT,
+    DRIVER_LEASE,
+    DRIVER_START_ATTEMPTS,
+    DRIVER_START_TIMEOUT,
+)
+from emberkeep.base.configuration.options.restarts import RESTART_ON
+from emberkeep.base.configuration.options.savepoints import STOP_SCRIPT_TIMEOUT
+from emberkeep.base.configuration.options.slots import SLOT_REQUEST_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 
 REPEAT = 2.0  # seconds after which an order without visible effect is repeated
@@ -29,13 +38,13 @@ class JobPolicy:
 
 def job_policy(configuration: Configuration) -> JobPolicy:
     return JobPolicy(
-        heartbeat_timeout=configuration[options.HEARTBEAT_TIMEOUT],
-        lease=configuration[options.DRIVER_LEASE],
-        start_timeout=configuration[options.DRIVER_START_TIMEOUT],
-        place_timeout=configuration[options.SLOT_REQUEST_TIMEOUT],
-        grace=configuration[options.CANCELLATION_TIMEOUT],
-        restarts_script_failures=configuration[options.RESTART_ON] == "any",
-        start_attempts=configuration[options.DRIVER_START_ATTEMPTS],
-        script_timeout=configuration[options.STOP_SCRIPT_TIMEOUT],
-        listening=LISTENED_BEATS * configuration[options.HEARTBEAT_INTERVAL],
+        heartbeat_timeout=configuration[HEARTBEAT_TIMEOUT],
+        lease=configuration[DRIVER_LEASE],
+        start_timeout=configuration[DRIVER_START_TIMEOUT],
+        place_timeout=configuration[SLOT_REQUEST_TIMEOUT],
+        grace=configuration[CANCELLATION_TIMEOUT],
+        restarts_script_failures=configuration[RESTART_ON] == "any",
+        start_attempts=configuration[DRIVER_START_ATTEMPTS],
+        script_timeout=configuration[STOP_SCRIPT_TIMEOUT],
+        listening=LISTENED_BEATS * configuration[HEARTBEAT_INTERVAL],
     )

@@ -11,7 +11,20 @@ from typing import Protocol
 
 import msgspec
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.restarts import (
+    EXPONENTIAL_ATTEMPTS,
+    EXPONENTIAL_INITIAL,
+    EXPONENTIAL_JITTER,
+    EXPONENTIAL_MAX,
+    EXPONENTIAL_MULTIPLIER,
+    EXPONENTIAL_RESET,
+    FIXED_ATTEMPTS,
+    FIXED_DELAY,
+    RATE_DELAY,
+    RATE_INTERVAL,
+    RATE_MAX,
+    RESTART_STRATEGY,
+)
 from emberkeep.base.configuration.values import Configuration
 
 
@@ -53,7 +66,7 @@ class FixedDelay:
     def failed(self, now: float, chance: float) -> Decision:
         self._failures += 1
         if self._failures > self._attempts:
-            return GiveUp(f"{options.FIXED_ATTEMPTS.key} is {self._attempts}")
+            return GiveUp(f"{FIXED_ATTEMPTS.key} is {self._attempts}")
         return Restart(self._delay)
 
 
@@ -87,7 +100,7 @@ class ExponentialDelay:
             self._backoff = min(self._backoff * self._multiplier, self._longest)
         self._restarts += 1
         if self._attempts and self._restarts > self._attempts:
-            return GiveUp(f"{options.EXPONENTIAL_ATTEMPTS.key} is {self._attempts}")
+            return GiveUp(f"{EXPONENTIAL_ATTEMPTS.key} is {self._attempts}")
         delay = min(self._backoff * (1 + self._jitter * (2 * chance - 1)), self._longest)
         self._restart_at = now + delay
         return Restart(delay)
@@ -105,28 +118,24 @@ class FailureRate:
         self._failures.append(now)
         full = len(self._failures) == self._failures.maxlen
         if full and now - self._failures[0] <= self._interval:
-            return GiveUp(
-                f"more than {len(self._failures) - 1} failures in {self._interval:g} s ({options.RATE_MAX.key})"
-            )
+            return GiveUp(f"more than {len(self._failures) - 1} failures in {self._interval:g} s ({RATE_MAX.key})")
         return Restart(self._delay)
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:
     """Return the strategy that ``configuration`` (the cluster's, overridden by the job's options) names."""
-    kind = configuration[options.RESTART_STRATEGY].replace("-", "")
+    kind = configuration[RESTART_STRATEGY].replace("-", "")
     if kind == "fixeddelay":
-        return FixedDelay(configuration[options.FIXED_ATTEMPTS], configuration[options.FIXED_DELAY])
+        return FixedDelay(configuration[FIXED_ATTEMPTS], configuration[FIXED_DELAY])
     if kind == "exponentialdelay":
         return ExponentialDelay(
-            initial=configuration[options.EXPONENTIAL_INITIAL],
-            longest=configuration[options.EXPONENTIAL_MAX],
-            multiplier=configuration[options.EXPONENTIAL_MULTIPLIER],
-            reset_after=configuration[options.EXPONENTIAL_RESET],
-            jitter=configuration[options.EXPONENTIAL_JITTER],
-            attempts=configuration[options.EXPONENTIAL_ATTEMPTS],
+            initial=configuration[EXPONENTIAL_INITIAL],
+            longest=configuration[EXPONENTIAL_MAX],
+            multiplier=configuration[EXPONENTIAL_MULTIPLIER],
+            reset_after=configuration[EXPONENTIAL_RESET],
+            jitter=configuration[EXPONENTIAL_JITTER],
+            attempts=configuration[EXPONENTIAL_ATTEMPTS],
         )
     if kind == "failurerate":
-        return FailureRate(
-            configuration[options.RATE_MAX], configuration[options.RATE_INTERVAL], configuration[options.RATE_DELAY]
-        )
+        return FailureRate(configuration[RATE_MAX], configuration[RATE_INTERVAL], configuration[RATE_DELAY])
     return NoRestart()

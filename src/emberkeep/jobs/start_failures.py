@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.jobs import DRIVER_START_ATTEMPTS
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -43,7 +43,7 @@ class StartFailures:
         if not self._most or self._count < self._most or not (only_node or len(self.nodes) > 1):
             return ""
         where = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else "the only node with room for it"
-        return f"{self._count} starts in a row failed for this reason, on {where} ({options.DRIVER_START_ATTEMPTS.key})"
+        return f"{self._count} starts in a row failed for this reason, on {where} ({DRIVER_START_ATTEMPTS.key})"
 
     def ended_otherwise(self) -> None:
         """Reset the count, because an attempt has started, or has failed for a reason that may pass."""

@@ -9,7 +9,7 @@ from typing import NoReturn, Protocol
 
 import structlog
 
-from emberkeep.base.configuration.options import MEMORY_LIMIT, MEMORY_RESERVE
+from emberkeep.base.configuration.options.task_managers import MEMORY_LIMIT, MEMORY_RESERVE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.slots.model import ResourceProfile

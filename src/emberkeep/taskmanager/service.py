@@ -8,7 +8,7 @@ from functools import partial
 
 import structlog
 
-from emberkeep.base.configuration.options import RPC_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.identity import AttemptScope

@@ -15,14 +15,10 @@ import msgspec
 import structlog
 
 from emberkeep.base.actors import Actor, asked, told
-from emberkeep.base.configuration.options import (
-    ADOPT_LEADER,
-    DRIVER_START_TIMEOUT,
-    HEARTBEAT_INTERVAL,
-    HEARTBEAT_TIMEOUT,
-    RPC_TIMEOUT,
-    SLOT_TIMEOUT,
-)
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_START_TIMEOUT
+from emberkeep.base.configuration.options.slots import SLOT_TIMEOUT
+from emberkeep.base.configuration.options.task_managers import ADOPT_LEADER
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId
 from emberkeep.base.system import System

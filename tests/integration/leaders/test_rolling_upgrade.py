@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId

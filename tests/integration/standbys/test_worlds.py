@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.base.configuration.options import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
 from emberkeep.slots.model import ProcessStart
 from emberkeep.spark.executors.warm_python import MODULE as WARM_PYTHON_MODULE
 from tests.integration.standbys.warm_cluster import run, starts, wait_until_warm, warm_cluster

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.priority import can_be_raised

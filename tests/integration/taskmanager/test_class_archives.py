@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from emberkeep.adapters.processes.family import become_subreaper
 from emberkeep.base.configuration.layout import WorkingDirectory
-from emberkeep.base.configuration.options import BUILD_CLASS_ARCHIVE
+from emberkeep.base.configuration.options.task_managers import BUILD_CLASS_ARCHIVE
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.processes.process_identity import read_stat
 from emberkeep.daemons.archive_builder import EXIT_BUSY

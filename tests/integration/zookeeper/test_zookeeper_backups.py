@@ -26,11 +26,10 @@ from emberkeep.backups.continuation import From, RestorePlan
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, EPOCHS_SKIPPED, BackupManifest
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import (
     HA_CLUSTER_ID,
     HA_TYPE,
-    STATE_DIRECTORY,
-    STORAGE_DIRECTORY,
     ZOOKEEPER_QUORUM,
     ZOOKEEPER_ROOT,
 )

@@ -22,7 +22,8 @@ from emberkeep.adapters.zookeeper.records.owner import RootOwner
 from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.files.ownership import Unclaimed

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from tests.simulation.test_cluster import STREAM, attempt, drivers, passes, running, wait_for
 from tests.simulation.test_cut_off_leader import everything
 from tests.support.fakes import MemoryDisk

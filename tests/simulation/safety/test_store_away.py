@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.jobs.model import JobStatus
 from tests.simulation.test_cluster import attempt, drivers, passes, running, status, wait_for
 from tests.simulation.test_crash_points import AWAY, check_end

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.jobmanager.views.cluster import Stranger
 from tests.campaign import keep, seeds, seldom
 from tests.simulation.test_cluster import STREAM, drivers, node_of, passes, running, wait_for

@@ -11,7 +11,8 @@ from functools import partial
 
 import msgspec
 
-from emberkeep.base.configuration.options import BLOB_RETENTION, CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options.blobs import BLOB_RETENTION
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from tests.support.simulator.cluster import JM_NODE, SimCluster, TaskManagerNode
 from tests.support.simulator.infrastructure.faults import InfrastructureFaults

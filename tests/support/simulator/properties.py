@@ -48,13 +48,9 @@ from functools import partial
 
 import msgspec
 
-from emberkeep.base.configuration.options import (
-    CANCELLATION_TIMEOUT,
-    DRIVER_LEASE,
-    HEARTBEAT_TIMEOUT,
-    RPC_TIMEOUT,
-    SLOT_TIMEOUT,
-)
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT, DRIVER_LEASE
+from emberkeep.base.configuration.options.slots import SLOT_TIMEOUT
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.blobs.model import permanent
 from emberkeep.jobmanager.authority import FRESH

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT, DRIVER_LEASE
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT, DRIVER_LEASE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId

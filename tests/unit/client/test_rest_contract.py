@@ -11,7 +11,9 @@ import pytest
 
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import ENCRYPTION, REST_PORT, STATE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import REST_PORT
+from emberkeep.base.configuration.options.security import ENCRYPTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system

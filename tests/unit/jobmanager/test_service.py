@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from emberkeep.base.configuration.options import DRIVER_LEASE
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, OverQuota, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobGraph, JobStatus

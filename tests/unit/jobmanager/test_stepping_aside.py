@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.configuration.options import HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.base.errors import Conflict
 from emberkeep.jobs.model import JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time

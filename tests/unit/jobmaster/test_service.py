@@ -10,15 +10,14 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import (
     EXECUTOR_BACKOFF_INITIAL,
     EXECUTOR_BACKOFF_MAX,
     EXECUTOR_FAILURES,
     EXECUTOR_START_TIMEOUT,
-    HEARTBEAT_INTERVAL,
-    HEARTBEAT_TIMEOUT,
-    SLOT_REQUEST_TIMEOUT,
 )
+from emberkeep.base.configuration.options.slots import SLOT_REQUEST_TIMEOUT
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId

@@ -18,15 +18,9 @@ from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    INSECURE_NETWORK,
-    REST_PORT,
-    STATE_DIRECTORY,
-    TLS_CA,
-    TLS_CERTIFICATE,
-    TLS_KEY,
-)
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import REST_PORT
+from emberkeep.base.configuration.options.security import ENCRYPTION, INSECURE_NETWORK, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId

@@ -25,17 +25,10 @@ from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.configuration.layout import StateLayout, TlsFiles, state_layout
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    JOB_MANAGER_ADDRESS,
-    MEMORY,
-    REST_PORT,
-    STATE_DIRECTORY,
-    TASK_MANAGER_PORT,
-    TLS_CA,
-    TLS_CERTIFICATE,
-    TLS_KEY,
-)
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options.security import ENCRYPTION, TLS_CA, TLS_CERTIFICATE, TLS_KEY
+from emberkeep.base.configuration.options.task_managers import MEMORY, TASK_MANAGER_PORT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId

@@ -11,7 +11,7 @@ import pytest
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.base.configuration.layout import TlsFiles, WorkingDirectory
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.daemons.local import task_manager_configuration

@@ -8,12 +8,9 @@ from typing import Any
 
 import msgspec
 
-from emberkeep.base.configuration.options import (
-    DRIVER_START_TIMEOUT,
-    HEARTBEAT_INTERVAL,
-    HEARTBEAT_TIMEOUT,
-    SLOT_TIMEOUT,
-)
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_START_TIMEOUT
+from emberkeep.base.configuration.options.slots import SLOT_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, EntryPoint, EntryPointKind, JobGraph, JobResources

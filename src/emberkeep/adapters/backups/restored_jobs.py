@@ -28,7 +28,7 @@ from emberkeep.backups.continuation import (
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackedUpJob, BackupManifest
 from emberkeep.backups.moved_places import MovedPlaces
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.places import path_of, scheme_of
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.files.kept_fields import encode_over

@@ -19,7 +19,7 @@ from emberkeep.adapters.cgroups.files import GroupFiles, KernelFiles
 from emberkeep.adapters.cgroups.mounts import OwnGroups, groups_of
 from emberkeep.adapters.cgroups.port import Group, Place, Share
 from emberkeep.adapters.cgroups.registry import ProcessGroups
-from emberkeep.base.configuration.options import CGROUPS
+from emberkeep.base.configuration.options.task_managers import CGROUPS
 from emberkeep.base.errors import Fatal
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ import structlog
 from emberkeep.adapters.ha_blobs.owner_record import BlobOwnerRecord, open_blob_owner_record
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import read_record, write_file

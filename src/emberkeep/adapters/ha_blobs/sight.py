@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.adapters.ha_blobs.owner_record import open_blob_owner_record
 from emberkeep.adapters.ha_blobs.place import BINDING_FILE, read_binding
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
 from emberkeep.base.errors import Damaged, NewerFormat, Unavailable
 
 

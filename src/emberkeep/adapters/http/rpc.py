@@ -23,7 +23,7 @@ import msgspec
 
 from emberkeep.adapters.http.driver_access import CalledDrivers
 from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
-from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.identity import AttemptScope

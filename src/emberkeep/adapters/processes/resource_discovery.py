@@ -9,7 +9,7 @@ import subprocess
 
 import msgspec
 
-from emberkeep.base.configuration.options import RESOURCE_ADDRESSES, RESOURCE_DISCOVERY
+from emberkeep.base.configuration.options.task_managers import RESOURCE_ADDRESSES, RESOURCE_DISCOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.slots.custom.addresses import ResourceAddresses

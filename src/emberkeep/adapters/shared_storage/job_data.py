@@ -12,7 +12,8 @@ from typing import Protocol
 
 from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.files.errors import cannot_write, names_if_there
 from emberkeep.base.files.hostile import remove_tree

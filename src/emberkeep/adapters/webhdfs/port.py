@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from emberkeep.adapters.http.server import BoundPort, bind_port
-from emberkeep.base.configuration.options import GATEWAY_PORT
+from emberkeep.base.configuration.options.local_state import GATEWAY_PORT
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.files.durable import read_record, write_record

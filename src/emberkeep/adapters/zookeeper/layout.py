@@ -33,7 +33,7 @@ from emberkeep.adapters.job_store.records import StoredAttempt, decode_json
 from emberkeep.adapters.job_store.result_files import ResultFile
 from emberkeep.adapters.job_store.unfinished_restore import RESTORING
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, ZOOKEEPER_ROOT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.files.durable import decode_record

@@ -21,7 +21,12 @@ from emberkeep.adapters.zookeeper.access.signatures import UnsignedRecords
 from emberkeep.adapters.zookeeper.errors import Denied
 from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper.session import ZooKeeperSession
-from emberkeep.base.configuration.options import ZOOKEEPER_ACL, ZOOKEEPER_QUORUM, ZOOKEEPER_RECORDS, ZOOKEEPER_ROOT
+from emberkeep.base.configuration.options.high_availability import (
+    ZOOKEEPER_ACL,
+    ZOOKEEPER_QUORUM,
+    ZOOKEEPER_RECORDS,
+    ZOOKEEPER_ROOT,
+)
 from emberkeep.base.errors import Absent, Conflict, Fatal
 
 # Others may create their clusters below a shared node. Only its creator may delete or write it, or change its ACL.

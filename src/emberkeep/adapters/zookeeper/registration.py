@@ -18,7 +18,7 @@ from emberkeep import __version__
 from emberkeep.adapters.zookeeper.access.signatures import NotAuthentic
 from emberkeep.adapters.zookeeper.layout import RegisteredAddress, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper.session import Znode, ZooKeeperSession
-from emberkeep.base.configuration.options import REST_ADDRESS
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS
 from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.processes.process_identity import is_alive, own_identity
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.options import RUN_AS
+from emberkeep.base.configuration.options.security import RUN_AS
 from emberkeep.base.errors import InvalidInput
 
 ALL_OTHERS = "*"

@@ -23,19 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from emberkeep.base.configuration.options import (
-    BLOB_HA_STORAGE,
-    HA_CLUSTER_ID,
-    HA_TYPE,
-    JOB_MANAGER_ID,
-    STATE_DIRECTORY,
-    STORAGE_DIRECTORY,
-    TLS_CA,
-    TLS_CERTIFICATE,
-    TLS_KEY,
-    TOKEN_FILE,
-    WORKING_DIRECTORY,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, STORAGE_DIRECTORY, WORKING_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ID
+from emberkeep.base.configuration.options.security import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TOKEN_FILE
 from emberkeep.base.configuration.places import directory_of
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, TaskManagerId

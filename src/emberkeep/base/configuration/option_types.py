@@ -212,3 +212,7 @@ def choice(*values: str) -> Callable[[str], str]:
         return value
 
     return parse
+
+
+PORT = integer(0, 65535)
+SOME_TIME = duration_of_at_least(0.001)  # where 0 would mean a loop without pauses, or a limit that is always over

@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY, BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, STORAGE_DIRECTORY, WORKING_DIRECTORY
+from emberkeep.base.configuration.options.local_state import LOCAL_STATE_DIRECTORY
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.security import TLS_CA, TLS_CERTIFICATE, TLS_KEY, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 
@@ -21,24 +25,24 @@ _A_DIRECTORY = "set an absolute path, or file:///path"
 # The options that name locations. For each: the URI schemes that it accepts beside paths (None: any, checked where it
 # is used), and what to set instead of an unusable one.
 _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
-    options.STATE_DIRECTORY.key: ((), _A_DIRECTORY),
-    options.STORAGE_DIRECTORY.key: (
+    STATE_DIRECTORY.key: ((), _A_DIRECTORY),
+    STORAGE_DIRECTORY.key: (
         (),
         f"{_A_DIRECTORY}, on a file system that all processes share; an object store may hold BLOBs "
-        f"({options.BLOB_HA_STORAGE.key}) and savepoints ({options.SAVEPOINT_DIRECTORY.key})",
+        f"({BLOB_HA_STORAGE.key}) and savepoints ({SAVEPOINT_DIRECTORY.key})",
     ),
-    options.WORKING_DIRECTORY.key: ((), _A_DIRECTORY),
-    options.BLOB_DIRECTORY.key: ((), _A_DIRECTORY),
-    options.LOCAL_STATE_DIRECTORY.key: ((), _A_DIRECTORY),
-    options.TOKEN_FILE.key: ((), _A_DIRECTORY),
-    options.TLS_CERTIFICATE.key: ((), _A_DIRECTORY),
-    options.TLS_KEY.key: ((), _A_DIRECTORY),
-    options.TLS_CA.key: ((), _A_DIRECTORY),
-    options.BLOB_HA_STORAGE.key: (
+    WORKING_DIRECTORY.key: ((), _A_DIRECTORY),
+    BLOB_DIRECTORY.key: ((), _A_DIRECTORY),
+    LOCAL_STATE_DIRECTORY.key: ((), _A_DIRECTORY),
+    TOKEN_FILE.key: ((), _A_DIRECTORY),
+    TLS_CERTIFICATE.key: ((), _A_DIRECTORY),
+    TLS_KEY.key: ((), _A_DIRECTORY),
+    TLS_CA.key: ((), _A_DIRECTORY),
+    BLOB_HA_STORAGE.key: (
         OBJECT_STORES,
         f"{_A_DIRECTORY}, or s3://bucket/prefix, gs://bucket/prefix or az://container/prefix",
     ),
-    options.SAVEPOINT_DIRECTORY.key: (None, f"{_A_DIRECTORY}, or a URI"),
+    SAVEPOINT_DIRECTORY.key: (None, f"{_A_DIRECTORY}, or a URI"),
 }
 
 

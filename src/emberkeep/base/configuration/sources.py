@@ -13,8 +13,8 @@ from pathlib import Path
 
 import yaml
 
-from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import state_layout
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.configuration.yaml_documents import compose_yaml
 from emberkeep.base.errors import InvalidInput
@@ -112,12 +112,12 @@ def _apply(sources: Iterable[Source]) -> Configuration:
 
 def _check_heartbeats(configuration: Configuration) -> None:
     """Raise InvalidInput if each process would count its peers as lost between two of their heartbeats."""
-    interval, timeout = configuration[options.HEARTBEAT_INTERVAL], configuration[options.HEARTBEAT_TIMEOUT]
+    interval, timeout = configuration[HEARTBEAT_INTERVAL], configuration[HEARTBEAT_TIMEOUT]
     if timeout <= interval:
-        key = options.HEARTBEAT_TIMEOUT.key
+        key = HEARTBEAT_TIMEOUT.key
         raise InvalidInput(
-            f"{key} is {timeout:g} s ({configuration.origin(options.HEARTBEAT_TIMEOUT)}), which is not longer than "
-            f"{options.HEARTBEAT_INTERVAL.key}, {interval:g} s ({configuration.origin(options.HEARTBEAT_INTERVAL)})",
+            f"{key} is {timeout:g} s ({configuration.origin(HEARTBEAT_TIMEOUT)}), which is not longer than "
+            f"{HEARTBEAT_INTERVAL.key}, {interval:g} s ({configuration.origin(HEARTBEAT_INTERVAL)})",
             field=key,
             hint="set it to several times the interval",
         )

@@ -193,7 +193,8 @@ def _unfinished_jobs(cluster_file: Path) -> int | None:
 def _shape(
     task_managers: int | None, slots: int | None, nodes: str | None, memory: str | None, config: ConfigOptions
 ) -> ClusterShape:
-    from emberkeep.base.configuration.options import MEMORY, RESOURCE_MANAGER_TYPE, SLOTS
+    from emberkeep.base.configuration.options.resource_drivers import RESOURCE_MANAGER_TYPE
+    from emberkeep.base.configuration.options.task_managers import MEMORY, SLOTS
     from emberkeep.client.clusters.cluster_file import ClusterShape
     from emberkeep.client.clusters.shapes import node_addresses
 

@@ -167,7 +167,7 @@ def get(
 
 
 def _wanted(file: str, cluster: ClusterOptions) -> Wanted:
-    from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+    from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
     from emberkeep.client.declarations.declaration import wanted_job
 
     wanted = wanted_job(Path(file), os.environ, offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE])

@@ -21,7 +21,7 @@ def prepare_job(
     words: tuple[str, ...], job: JobOptions, spark: SubmitOptions, cluster: ClusterOptions, *, quiet: bool
 ) -> PreparedJob:
     """Prepare the job and check all that can be checked on this machine. Raises InvalidInput."""
-    from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+    from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
     from emberkeep.client.calls.savepoints import savepoint_location
     from emberkeep.client.submission.job_options import job_options
     from emberkeep.client.submission.preparation import Program, prepare

@@ -28,7 +28,7 @@ def run_job(prepare: Prepare, cluster: ClusterOptions, *, keep_logs: bool, quiet
         refuse_cluster_options(cluster.definitions)
         tell_no_logs_to_keep(keep_logs=keep_logs, quiet=quiet)
         return asyncio.run(run_on_cluster(prepared, endpoint, quiet=quiet))
-    from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+    from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
     from emberkeep.client.clusters.cluster_end import STOP_MARGIN
     from emberkeep.client.clusters.embedded import EmbeddedOptions
     from emberkeep.client.clusters.private_storage import PrivateStorage

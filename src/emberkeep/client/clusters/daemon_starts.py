@@ -11,15 +11,11 @@ from urllib.parse import urlsplit
 
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    CORES,
-    ENCRYPTION,
-    MEMORY,
-    REST_BIND_ADDRESS,
-    WORKING_DIRECTORY,
-    ZOOKEEPER_CA_FILE,
-    ZOOKEEPER_TLS,
-)
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_CA_FILE, ZOOKEEPER_TLS
+from emberkeep.base.configuration.options.job_managers import REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.security import ENCRYPTION
+from emberkeep.base.configuration.options.task_managers import CORES, MEMORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import TaskManagerId

@@ -21,14 +21,8 @@ from urllib.parse import urlsplit
 
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout, state_layout
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    INSECURE_NETWORK,
-    REST_ADDRESS,
-    REST_PORT,
-    TLS_CA,
-    TOKEN_FILE,
-)
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options.security import ENCRYPTION, INSECURE_NETWORK, TLS_CA, TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster

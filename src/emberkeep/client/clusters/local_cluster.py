@@ -19,12 +19,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    CANCELLATION_TIMEOUT,
-    RESOURCE_ADDRESSES,
-    RESOURCE_DISCOVERY,
-    REST_PORT,
-)
+from emberkeep.base.configuration.options.job_managers import REST_PORT
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options.task_managers import RESOURCE_ADDRESSES, RESOURCE_DISCOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.files.private import make_private

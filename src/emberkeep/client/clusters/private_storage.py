@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberkeep.base.cluster_identity import read_drawn_id
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
 from emberkeep.base.configuration.places import OBJECT_STORES, directory_of, scheme_of
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError

@@ -9,18 +9,14 @@ import contextlib
 import secrets
 
 from emberkeep.base.configuration.layout import StateLayout, TlsFiles
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    REST_ADDRESS,
-    REST_BIND_ADDRESS,
-    TLS_CA,
-    TLS_CERTIFICATE,
-    TLS_KEY,
+from emberkeep.base.configuration.options.high_availability import (
     ZOOKEEPER_AUTHORIZATION,
     ZOOKEEPER_AUTHORIZATION_FILE,
     ZOOKEEPER_RECORDS,
     ZOOKEEPER_SASL,
 )
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.security import ENCRYPTION, TLS_CA, TLS_CERTIFICATE, TLS_KEY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict
 from emberkeep.base.files.durable import create_file

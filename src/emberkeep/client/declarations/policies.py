@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from emberkeep.base.configuration.option_types import duration
-from emberkeep.base.configuration.options import SAVEPOINT_INTERVAL, SAVEPOINT_MAX_AGE, SAVEPOINTS_RETAINED
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_INTERVAL, SAVEPOINT_MAX_AGE, SAVEPOINTS_RETAINED
 from emberkeep.base.errors import InvalidInput
 from emberkeep.protocol.upgrades.rest_upgrades import BATCHES, MOST_BATCHES, MOST_RESTARTS, RESTARTS
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emberkeep.base.configuration.options import (
-    GANG,
-    LOCAL_RECOVERY,
-    PRIORITY,
-    REST_ADDRESS,
-    REST_PORT,
-    STATE_DIRECTORY,
-    TLS_CA,
-    TOKEN_FILE,
-)
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options.jobs import GANG, PRIORITY
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.security import TLS_CA, TOKEN_FILE
 from emberkeep.base.configuration.sources import from_definitions
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import InvalidInput

@@ -11,7 +11,7 @@ from secrets import token_hex
 
 import msgspec
 
-from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKind

@@ -27,7 +27,9 @@ from emberkeep.backups.model import BackedUpJob, BackupManifest, BlobOwner, Stor
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_TYPE, REST_ADDRESS, REST_PORT, SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.ids import JobId

@@ -25,7 +25,7 @@ from emberkeep.backups.continuation import From, RestorePlan
 from emberkeep.backups.model import EPOCHS_SKIPPED, BackupDamaged, BackupManifest, StoreKind
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.daemons.backups.zookeeper import zookeeper_session

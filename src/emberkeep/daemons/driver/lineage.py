@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from uuid import UUID
 
-from emberkeep.base.configuration.options import OPENLINEAGE
+from emberkeep.base.configuration.options.jobs import OPENLINEAGE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobs.model import ArtefactRole

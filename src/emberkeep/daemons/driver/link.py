@@ -26,14 +26,11 @@ from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.adapters.http.token_file import load_token
 from emberkeep.adapters.leader_news.inquiry import TellsLeader
 from emberkeep.adapters.tunnels.driver_side import tunnel_routes
-from emberkeep.base.configuration.options import (
-    DRIVER_LEASE,
-    EVENT_LOG_ENABLED,
-    OFFLOAD_MIN_SIZE,
-    ORPHAN_TIMEOUT,
-    RPC_TIMEOUT,
-    STOP_SAVEPOINT_TIMEOUT,
-)
+from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.job_managers import RPC_TIMEOUT
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE, EVENT_LOG_ENABLED
+from emberkeep.base.configuration.options.savepoints import STOP_SAVEPOINT_TIMEOUT
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import TaskManagerId

@@ -12,14 +12,10 @@ import structlog
 
 from emberkeep.api.job import Job, job_environment
 from emberkeep.autoscale.settings import autoscale_settings
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    EVENT_LOG_ENABLED,
-    LOCAL_RECOVERY,
-    SPARK_AUTHENTICATE,
-    STOP_FUNCTION_TIMEOUT,
-    STOP_SAVEPOINT_TIMEOUT,
-)
+from emberkeep.base.configuration.options.jobs import EVENT_LOG_ENABLED
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.savepoints import STOP_FUNCTION_TIMEOUT, STOP_SAVEPOINT_TIMEOUT
+from emberkeep.base.configuration.options.security import ENCRYPTION, SPARK_AUTHENTICATE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.driver.event_log import prepared_event_log

@@ -9,7 +9,7 @@ import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_BIND_ADDRESS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announced_address import AnnouncedAddress, warn_of_announced_address

@@ -14,11 +14,8 @@ from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    REST_ADDRESS,
-    REST_BIND_ADDRESS,
-    TOKEN_FILE,
-)
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import check_unencrypted, open_tls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.adapters.oidc.callers import OidcCallers
 from emberkeep.adapters.oidc.issuer_keys import IssuerKeys
 from emberkeep.base.clock import Clock
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.access import (
     OIDC_AUDIENCE,
     OIDC_CA,
     OIDC_ISSUER,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
-    JOB_MANAGER_ID,
-    STATE_DIRECTORY,
-    TOKEN_FILE,
-    WORKING_DIRECTORY,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, WORKING_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ID
+from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.redaction import redacted
 

@@ -30,13 +30,9 @@ from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper.storage import StorageReaders
 from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    JOB_MANAGER_ID,
-    REST_ADDRESS,
-    REST_BIND_ADDRESS,
-    TOKEN_FILE,
-    ZOOKEEPER_QUORUM,
-)
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_QUORUM
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ID, REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.system import System

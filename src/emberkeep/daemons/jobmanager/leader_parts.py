@@ -23,12 +23,8 @@ from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.adapters.shared_storage.notice_files import NoticeFiles
 from emberkeep.adapters.tunnels.leader_side import DriverTunnels
 from emberkeep.adapters.webhooks.webhook import Webhook, WebhookSettings
-from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
-    LOGS_KEPT_MAX_SIZE,
-    LOGS_KEPT_RETENTION,
-    OFFLOAD_MIN_SIZE,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY, OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.logs import LOGS_KEPT_MAX_SIZE, LOGS_KEPT_RETENTION
 from emberkeep.blobs.ports import BlobStorage
 from emberkeep.daemons.jobmanager.callers import Callers
 from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings

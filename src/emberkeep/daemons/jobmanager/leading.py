@@ -20,13 +20,10 @@ from emberkeep.adapters.otlp.pusher import OtlpPusher
 from emberkeep.adapters.shared_storage.usage_files import UsageFiles
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.adapters.webhooks.webhook import Webhook
-from emberkeep.base.configuration.options import (
-    LOGS_KEEP_INTERVAL,
-    METRICS_MAX_JOBS,
-    METRICS_MAX_QUERIES,
-    RESOURCE_MANAGER_TYPE,
-    RPC_TIMEOUT,
-)
+from emberkeep.base.configuration.options.job_managers import RPC_TIMEOUT
+from emberkeep.base.configuration.options.logs import LOGS_KEEP_INTERVAL
+from emberkeep.base.configuration.options.monitoring import METRICS_MAX_JOBS, METRICS_MAX_QUERIES
+from emberkeep.base.configuration.options.resource_drivers import RESOURCE_MANAGER_TYPE
 from emberkeep.chronicle.ports import Chronicle
 from emberkeep.daemons.jobmanager.audit_events import into_chronicle
 from emberkeep.daemons.jobmanager.callers import Callers

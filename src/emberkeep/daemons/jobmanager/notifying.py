@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from emberkeep.adapters.webhooks.webhook import WebhookSettings
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.monitoring import (
+    WEBHOOK_CA_FILE,
+    WEBHOOK_EVENTS,
+    WEBHOOK_QUEUE,
+    WEBHOOK_RETRY_FOR,
+    WEBHOOK_SECRET_FILE,
+    WEBHOOK_TIMEOUT,
+    WEBHOOK_URL,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.configuration.web_servers import check_web_server
 from emberkeep.base.errors import InvalidInput
@@ -21,27 +29,27 @@ def webhook_settings(configuration: Configuration) -> WebhookSettings | None:
 
     A process reads them when it starts, so that a mistake is found then and not at a takeover.
     """
-    url = configuration[options.WEBHOOK_URL]
+    url = configuration[WEBHOOK_URL]
     if not url:
         return None
-    check_web_server(url, options.WEBHOOK_URL.key, sends="events", hint="write https://host/path")
+    check_web_server(url, WEBHOOK_URL.key, sends="events", hint="write https://host/path")
     return WebhookSettings(
         url=url,
         secret=_secret(configuration),
-        events=parse_events(configuration[options.WEBHOOK_EVENTS], options.WEBHOOK_EVENTS.key),
-        timeout=configuration[options.WEBHOOK_TIMEOUT],
-        patience=configuration[options.WEBHOOK_RETRY_FOR],
-        queue=configuration[options.WEBHOOK_QUEUE],
-        tls=outside_context(configuration[options.WEBHOOK_CA_FILE], options.WEBHOOK_CA_FILE.key),
+        events=parse_events(configuration[WEBHOOK_EVENTS], WEBHOOK_EVENTS.key),
+        timeout=configuration[WEBHOOK_TIMEOUT],
+        patience=configuration[WEBHOOK_RETRY_FOR],
+        queue=configuration[WEBHOOK_QUEUE],
+        tls=outside_context(configuration[WEBHOOK_CA_FILE], WEBHOOK_CA_FILE.key),
     )
 
 
 def _secret(configuration: Configuration) -> bytes:
-    key = options.WEBHOOK_SECRET_FILE.key
-    file = configuration[options.WEBHOOK_SECRET_FILE]
+    key = WEBHOOK_SECRET_FILE.key
+    file = configuration[WEBHOOK_SECRET_FILE]
     if not file:
         raise InvalidInput(
-            f"{key} is empty, and {options.WEBHOOK_URL.key} is set",
+            f"{key} is empty, and {WEBHOOK_URL.key} is set",
             field=key,
             hint="name a file (mode 0600) with a secret, for example from `openssl rand -hex 32`",
         )

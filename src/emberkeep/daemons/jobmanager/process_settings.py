@@ -28,13 +28,14 @@ from emberkeep.adapters.webhooks.webhook import WebhookSettings
 from emberkeep.audit.entry import Entry
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    ALLOWED_HOSTS,
+from emberkeep.base.configuration.options.access import (
     AUDIT_FILES,
     AUDIT_MAX_SIZE,
     AUDIT_SHIP,
     QUOTA_REQUESTS,
     QUOTA_UPLOADS,
+)
+from emberkeep.base.configuration.options.job_managers import (
     REST_ADDRESS,
     REST_BIND_ADDRESS,
     REST_BIND_PORT,
@@ -42,6 +43,7 @@ from emberkeep.base.configuration.options import (
     SPARK_UI_BIND_PORT,
     SPARK_UI_PORT,
 )
+from emberkeep.base.configuration.options.security import ALLOWED_HOSTS
 from emberkeep.base.configuration.values import Configuration, Option
 from emberkeep.base.system import System
 from emberkeep.daemons.encryption import NodeTls

@@ -26,7 +26,7 @@ from typing import Protocol
 import structlog
 
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.directories import (
     DAMAGED_DATA_DELAY,
     ENDED_DATA_DELAY,
     EVENT_LOG_DELAY,

@@ -17,7 +17,7 @@ from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.cluster_identity import cluster_of_member
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import DRAIN_TIMEOUT, SIGTERM_ENDS_WORK
+from emberkeep.base.configuration.options.task_managers import DRAIN_TIMEOUT, SIGTERM_ENDS_WORK
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready

@@ -21,14 +21,12 @@ from emberkeep.adapters.cgroups.registry import ProcessGroups
 from emberkeep.adapters.http.server import BoundPort, bind_port
 from emberkeep.adapters.processes.supervisor import ProcessSupervisor
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
-    BLOB_RETENTION,
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY, BLOB_RETENTION
+from emberkeep.base.configuration.options.standbys import STANDBY_DRIVERS, STANDBY_EXECUTORS
+from emberkeep.base.configuration.options.task_managers import (
     CGROUPS,
     CORES,
     SLOTS,
-    STANDBY_DRIVERS,
-    STANDBY_EXECUTORS,
     TASK_MANAGER_BIND_HOST,
     TASK_MANAGER_BIND_PORT,
     TASK_MANAGER_HOST,

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.base.configuration.options import JOB_ENVIRONMENT, ZOOKEEPER_AUTHORIZATION, ZOOKEEPER_AUTHORIZATION_FILE
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_AUTHORIZATION, ZOOKEEPER_AUTHORIZATION_FILE
+from emberkeep.base.configuration.options.task_managers import JOB_ENVIRONMENT
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.files.private import read_private

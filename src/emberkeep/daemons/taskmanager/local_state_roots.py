@@ -26,7 +26,7 @@ from emberkeep.adapters.processes.place_lock import held, last_holder
 from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.adapters.state.no_copies import NoCopies
 from emberkeep.base.clock import Clock
-from emberkeep.base.configuration.options import LOCAL_STATE_DIRECTORY
+from emberkeep.base.configuration.options.local_state import LOCAL_STATE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.files.errors import cannot_read, is_directory

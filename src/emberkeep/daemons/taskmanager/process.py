@@ -30,23 +30,20 @@ from emberkeep.adapters.processes.log_retention import prune_logs
 from emberkeep.adapters.processes.resource_discovery import offered_addresses
 from emberkeep.base.configuration.hosts import join_host_port
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_PORT
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options.logs import LOG_OUTPUT_MAX_SIZE, LOG_RETENTION
+from emberkeep.base.configuration.options.security import TOKEN_FILE
+from emberkeep.base.configuration.options.task_managers import (
     BUILD_CLASS_ARCHIVE,
-    CANCELLATION_TIMEOUT,
     DRIVER_PLACES,
-    JOB_MANAGER_ADDRESS,
-    LOG_OUTPUT_MAX_SIZE,
-    LOG_RETENTION,
     MEMORY,
     MEMORY_LIMIT,
-    OFFLOAD_MIN_SIZE,
-    REST_ADDRESS,
-    REST_PORT,
     SLOTS,
     TASK_MANAGER_BIND_HOST,
     TASK_MANAGER_HOST,
     TASK_MANAGER_NODE,
-    TOKEN_FILE,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError

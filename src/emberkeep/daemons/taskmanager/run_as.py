@@ -17,7 +17,8 @@ from pathlib import Path
 from emberkeep.adapters.shared_storage.checkpoint_place import require_checkpoint_place
 from emberkeep.base.configuration.job_users import ALL_OTHERS, refused, user_names
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import ENCRYPTION, LOCAL_RECOVERY, RUN_AS
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.security import ENCRYPTION, RUN_AS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.acting_user import check_acting_users

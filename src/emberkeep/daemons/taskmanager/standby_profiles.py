@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emberkeep.base.configuration.options import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.daemons.encryption import encrypts

@@ -24,14 +24,13 @@ from emberkeep.adapters.webhdfs.port import bind_gateway_port
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.clock import boot_ms
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import (
-    BLOB_DIRECTORY,
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_AUTHORIZATION_FILE, ZOOKEEPER_KEY_FILE
+from emberkeep.base.configuration.options.local_state import (
     GATEWAY_PORT,
     LOCAL_RECOVERY,
     LOCAL_STATE_DIRECTORY,
     LOCAL_STATE_QUOTA,
-    ZOOKEEPER_AUTHORIZATION_FILE,
-    ZOOKEEPER_KEY_FILE,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput

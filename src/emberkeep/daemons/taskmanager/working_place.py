@@ -17,7 +17,8 @@ import structlog
 from emberkeep.adapters.processes.place_lock import held
 from emberkeep.base.clock import Clock
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import TASK_MANAGER_HOST, TASK_MANAGER_ID, WORKING_DIRECTORY
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_HOST, TASK_MANAGER_ID
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.ownership import HasNoOwner, OwnedPlaceKind, Owner, adopt, claim, read_owner

@@ -22,7 +22,7 @@ from emberkeep.adapters.state.spool import FileSpool
 from emberkeep.adapters.webhdfs.encryption import GatewayEncryption, seeded_encryption
 from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.base.clock import boot_ms
-from emberkeep.base.configuration.options import GATEWAY_PORT
+from emberkeep.base.configuration.options.local_state import GATEWAY_PORT
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import real_system
 from emberkeep.local_state.credential import caller_of, credential

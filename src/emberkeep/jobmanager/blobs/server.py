@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.blobs import (
     BLOB_DIRECT_DOWNLOADS,
     BLOB_MAX_COUNT,
     BLOB_MAX_SIZE,

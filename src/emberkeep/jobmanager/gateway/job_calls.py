@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from emberkeep.base.configuration.options import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
 from emberkeep.base.errors import InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.gateway.seated import Seated

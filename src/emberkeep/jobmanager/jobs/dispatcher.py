@@ -8,7 +8,10 @@ import msgspec
 import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, asked
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.blocklist import EVACUATION_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import MAX_JOBS, RESULT_RETENTION, RPC_TIMEOUT
+from emberkeep.base.configuration.options.jobs import GANG, PRIORITY
+from emberkeep.base.configuration.options.standbys import STANDBY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import UnknownOutcome
 from emberkeep.base.identity import CLUSTER_NAME
@@ -90,17 +93,17 @@ class Dispatcher(Actor):
         term: Term,
         blocked: BlockedPlaces,
     ) -> None:
-        super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS])
+        super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[MAX_JOBS])
         self._configuration = configuration
         self._blobs = blobs
         self._resources = resources
         self._term = term
-        self._table = JobTable(configuration[options.RESULT_RETENTION])
+        self._table = JobTable(configuration[RESULT_RETENTION])
         self._machines = JobMachines(self, self._table, term, system.rng, self)
         self._answers = Answers()
         writes = StoreWrites(store, system.rng, term.authority.suspect)
         hold = AttemptHold(lambda: surroundings.storage.problem)
-        calls = DriverCalls(surroundings, configuration[options.RPC_TIMEOUT], term)
+        calls = DriverCalls(surroundings, configuration[RPC_TIMEOUT], term)
         self._records = JobRecords(self, self._machines, writes, hold, self._attempt_begun)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
@@ -209,12 +212,12 @@ class Dispatcher(Actor):
             stored.graph,
             self._table.next_order(),
             RequestMachine(graph.job_id),
-            MoveMachine(self._configuration[options.EVACUATION_TIMEOUT]),
+            MoveMachine(self._configuration[EVACUATION_TIMEOUT]),
             JobWatch(watch_settings(configuration), attempt),
             self._savepoints.new(graph, configuration, attempt, stored.pointers),
             JobNotes(graph.job_id, attempt, self._term.started_ms),
-            priority=configuration[options.PRIORITY],
-            gang=configuration[options.GANG],
+            priority=configuration[PRIORITY],
+            gang=configuration[GANG],
             pointers=stored.pointers,
             lacks=lacks,
         )
@@ -254,7 +257,7 @@ class Dispatcher(Actor):
         configuration, job.lacks = usable_configuration(self._configuration, graph)
         log.info("job graph can be read again", job=stored.job_id)
         self._take_records(job, stored)
-        job.graph, job.priority, job.gang = graph, configuration[options.PRIORITY], configuration[options.GANG]
+        job.graph, job.priority, job.gang = graph, configuration[PRIORITY], configuration[GANG]
         job.watch = JobWatch(watch_settings(configuration), job.state.attempt)
         job.periodic = self._savepoints.new(graph, configuration, job.state.attempt, job.pointers)
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.state.attempt)
@@ -278,7 +281,7 @@ class Dispatcher(Actor):
             self._machines.apply(job.job_id, ev.StopRecorded())
 
     def _want_standby(self, graph: JobGraph, configuration: Configuration) -> None:
-        if configuration[options.STANDBY] == "hot":
+        if configuration[STANDBY] == "hot":
             self._resources.standbys.want(graph, driver_need(graph))
 
     # --- views --------------------------------------------------------------------------------------------------------
@@ -325,7 +328,7 @@ class Dispatcher(Actor):
         self._checkpoints.forget(job.job_id)
         self.requests.job_ended(job)
         if self._table.ended(job):
-            self._records.expire_results(self._configuration[options.RESULT_RETENTION])
+            self._records.expire_results(self._configuration[RESULT_RETENTION])
 
     def carry_out(self, job: ManagedJob, effect: ev.Effect) -> None:  # noqa: C901 - one case for each
         """Implements EffectCarrier."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY, STOP_BATCH_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobmanager.jobs.admission import job_configuration
@@ -26,9 +26,9 @@ def with_defaults(
             configuration = job_configuration(cluster, graph)
         except InvalidInput:  # another release accepted the job with options unknown here
             configuration = cluster
-    limit_ms = int(configuration[options.STOP_BATCH_TIMEOUT] * 1000)
+    limit_ms = int(configuration[STOP_BATCH_TIMEOUT] * 1000)
     return msgspec.structs.replace(
         request,
-        target_directory=request.target_directory or configuration[options.SAVEPOINT_DIRECTORY] or savepoint_root,
+        target_directory=request.target_directory or configuration[SAVEPOINT_DIRECTORY] or savepoint_root,
         deadline_ms=request.deadline_ms or request.requested_ms + limit_ms,
     )

@@ -10,7 +10,8 @@ from functools import partial
 import structlog
 
 from emberkeep.base.actors import Actor, ActorPart, asked
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.access import QUOTA_JOBS
+from emberkeep.base.configuration.options.job_managers import MAX_JOBS
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
@@ -160,16 +161,16 @@ class Submissions(ActorPart):
 
     def _check_room(self) -> None:
         """Raise RetryLater if the cluster has as many jobs as it accepts."""
-        most = self._configuration[options.MAX_JOBS]
+        most = self._configuration[MAX_JOBS]
         if self._table.running() + len(self._creating) + self._kept_places(None) >= most:
             raise RetryLater(
                 f"{most} jobs are running or waiting, the most that this cluster accepts",
-                hint=f"see {options.MAX_JOBS.key}",
+                hint=f"see {MAX_JOBS.key}",
             )
 
     def _check_quota(self, namespace: str) -> None:
         """Raise OverQuota if the namespace has as many jobs as it may have."""
-        most = self._configuration[options.QUOTA_JOBS]
+        most = self._configuration[QUOTA_JOBS]
         if not most or not namespace:
             return
         creating = sum(graph.namespace == namespace for graph in self._creating.values())
@@ -177,7 +178,7 @@ class Submissions(ActorPart):
         if found >= most:
             raise OverQuota(
                 f"namespace {namespace!r} has {found} jobs that have not ended, and may have {most}",
-                hint=f"wait until one has ended, or cancel one; the JobManager's {options.QUOTA_JOBS.key} is the quota",
+                hint=f"wait until one has ended, or cancel one; the JobManager's {QUOTA_JOBS.key} is the quota",
                 seconds=_QUOTA_SECONDS,
             )
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import structlog
 
 from emberkeep.base.actors import Actor, asked
-from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
+from emberkeep.base.configuration.options.blocklist import BLOCKLIST_ACCEPTS_LOSS
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.request_context import caller
 from emberkeep.base.system import System

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.blocklist import BLOCKLIST_ACCEPTS_LOSS
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.blocklist.lost import LostBlocklist, UnknownPlaces

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.blocklist import (
+    DETECTION_DURATION,
+    DETECTION_JOBS,
+    DETECTION_MAX_SHARE,
+    DETECTION_PROOF,
+    DETECTION_RESPECT,
+    DETECTION_WINDOW,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.detection import DetectionLimits, FaultDetector, Suspicion
@@ -29,14 +36,14 @@ class FaultWatch:
     """
 
     def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:
-        self._seconds = configuration[options.DETECTION_DURATION]
+        self._seconds = configuration[DETECTION_DURATION]
         self._detector = FaultDetector(
             DetectionLimits(
-                witnesses=configuration[options.DETECTION_JOBS],
-                max_share=configuration[options.DETECTION_MAX_SHARE],
-                window=configuration[options.DETECTION_WINDOW],
-                proof=configuration[options.DETECTION_PROOF],
-                respect=configuration[options.DETECTION_RESPECT],
+                witnesses=configuration[DETECTION_JOBS],
+                max_share=configuration[DETECTION_MAX_SHARE],
+                window=configuration[DETECTION_WINDOW],
+                proof=configuration[DETECTION_PROOF],
+                respect=configuration[DETECTION_RESPECT],
             )
         )
         self._nodes: dict[TaskManagerId, str] = {}  # node of each task manager, newest last

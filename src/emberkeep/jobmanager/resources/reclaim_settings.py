@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.options import GUARANTEED_SLOTS, PREEMPTION, QUOTA_SLOTS
+from emberkeep.base.configuration.options.access import GUARANTEED_SLOTS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.slots import PREEMPTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.slots.reclaim.terms import Preemption, ReclaimTerms

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 import structlog
 
 from emberkeep.base.actors import INBOX_LIMIT, Actor, ReplyT, asked, told
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.access import QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.blocklist import VACANT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import (
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    MAX_JOBS,
+    MAX_TASK_MANAGERS,
+    RPC_TIMEOUT,
+)
+from emberkeep.base.configuration.options.slots import MIN_FREE_DISK, PRIORITY_PATIENCE
+from emberkeep.base.configuration.options.task_managers import ORPHAN_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
@@ -89,27 +99,23 @@ class ResourceManager(Actor):
         on_demand: TaskManagerSpec | None = None,
         usage: UsageStore | None = None,
     ) -> None:
-        super().__init__(
-            "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
-        )
+        super().__init__("resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[MAX_JOBS])
         self._system = system
         self._term = term
         self._clock = term.clock
         self._steps_aside = steps_aside
         self._on_demand = on_demand
-        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
-        rpc_timeout, lost_after = configuration[options.RPC_TIMEOUT], configuration[options.HEARTBEAT_TIMEOUT]
+        self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
+        rpc_timeout, lost_after = configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT]
         slots = self._slots = SlotManager(
-            SilenceLimits(lost_after=lost_after, orphan_timeout=configuration[options.ORPHAN_TIMEOUT]),
+            SilenceLimits(lost_after=lost_after, orphan_timeout=configuration[ORPHAN_TIMEOUT]),
             pending_timeout=rpc_timeout + lost_after,
-            quotas=NamespaceLimits(
-                slots=configuration[options.QUOTA_SLOTS], drivers=configuration[options.QUOTA_DRIVERS]
-            ),
-            priority_patience=configuration[options.PRIORITY_PATIENCE],
+            quotas=NamespaceLimits(slots=configuration[QUOTA_SLOTS], drivers=configuration[QUOTA_DRIVERS]),
+            priority_patience=configuration[PRIORITY_PATIENCE],
             reclaim=reclaim_terms(configuration),
-            min_free_disk_mb=configuration[options.MIN_FREE_DISK] // _MIB,
-            vacant_timeout=configuration[options.VACANT_TIMEOUT],
-            most_task_managers=configuration[options.MAX_TASK_MANAGERS],
+            min_free_disk_mb=configuration[MIN_FREE_DISK] // _MIB,
+            vacant_timeout=configuration[VACANT_TIMEOUT],
+            most_task_managers=configuration[MAX_TASK_MANAGERS],
         )
         self._places = blocked or BlockedPlaces()
         slots.restrictions.block(self._places)

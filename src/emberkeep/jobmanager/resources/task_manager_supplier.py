@@ -12,7 +12,15 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options.resource_drivers import (
+    IDLE_TIMEOUT,
+    MAX_SLOTS,
+    MAX_START_FAILURES,
+    MIN_SLOTS,
+    REGISTRATION_TIMEOUT,
+    START_RETRY_INTERVAL,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
@@ -37,13 +45,13 @@ log = structlog.get_logger(__name__)
 def supply_limits(configuration: Configuration) -> SupplyLimits:
     """Return the configured limits."""
     return SupplyLimits(
-        min_slots=configuration[options.MIN_SLOTS],
-        max_slots=configuration[options.MAX_SLOTS],
-        idle_timeout=configuration[options.IDLE_TIMEOUT],
-        registration_timeout=configuration[options.REGISTRATION_TIMEOUT],
-        stop_timeout=configuration[options.CANCELLATION_TIMEOUT] + STOP_MARGIN,
-        retry_interval=configuration[options.START_RETRY_INTERVAL],
-        max_failures=configuration[options.MAX_START_FAILURES],
+        min_slots=configuration[MIN_SLOTS],
+        max_slots=configuration[MAX_SLOTS],
+        idle_timeout=configuration[IDLE_TIMEOUT],
+        registration_timeout=configuration[REGISTRATION_TIMEOUT],
+        stop_timeout=configuration[CANCELLATION_TIMEOUT] + STOP_MARGIN,
+        retry_interval=configuration[START_RETRY_INTERVAL],
+        max_failures=configuration[MAX_START_FAILURES],
     )
 
 

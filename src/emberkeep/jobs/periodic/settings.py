@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_INTERVAL, SAVEPOINT_MAX_AGE, SAVEPOINTS_RETAINED
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.jobs.periodic.model import PeriodicSettings
 
 
 def periodic_settings(configuration: Configuration) -> PeriodicSettings:
     return PeriodicSettings(
-        interval=configuration[options.SAVEPOINT_INTERVAL],
-        retained=configuration[options.SAVEPOINTS_RETAINED],
-        max_age=configuration[options.SAVEPOINT_MAX_AGE],
+        interval=configuration[SAVEPOINT_INTERVAL],
+        retained=configuration[SAVEPOINTS_RETAINED],
+        max_age=configuration[SAVEPOINT_MAX_AGE],
     )

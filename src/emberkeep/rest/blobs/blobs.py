@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import hdrs, web
 from msgspec import Meta, field
 
-from emberkeep.base.configuration.options import BLOB_MAX_SIZE
+from emberkeep.base.configuration.options.blobs import BLOB_MAX_SIZE
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.identity import Role
 from emberkeep.jobmanager.views.blobs import BlobView

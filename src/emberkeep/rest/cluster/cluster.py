@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from emberkeep.base.configuration.options import ENCRYPTION
+from emberkeep.base.configuration.options.security import ENCRYPTION
 from emberkeep.base.configuration.values import options
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.identity import Role

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from emberkeep.base.configuration.options import HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.rest.serving.api import Api

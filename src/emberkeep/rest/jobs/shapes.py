@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.options import RESTART_STRATEGY
+from emberkeep.base.configuration.options.restarts import RESTART_STRATEGY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.redaction import redacted, redacted_arguments
 from emberkeep.jobmanager.views.cluster import JobView

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from emberkeep.base.configuration.options import SAVEPOINT_DIRECTORY
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobs.job_secrets import check_secrets
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind

@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 import structlog
 
-from emberkeep.base.configuration.options import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.attempt_marks import clear_older_marks, marked_attempts, write_mark

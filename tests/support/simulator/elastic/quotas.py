@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from emberkeep.base.configuration.options import DRIVER_LEASE, QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.access import QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.jobmanager.resources.reclaim_settings import reclaim_terms
 from emberkeep.slots.reclaim.terms import Preemption
 from tests.support.simulator.cluster import SimCluster

@@ -12,7 +12,7 @@ from typing import Protocol
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_after
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId

@@ -14,7 +14,8 @@ from emberkeep.adapters.audit.files import NAME, AuditFiles
 from emberkeep.adapters.audit.shipping import AuditShipping
 from emberkeep.audit.entry import Entry, decode, encode, entry_id
 from emberkeep.base.configuration.layout import state_layout
-from emberkeep.base.configuration.options import REST_PORT, STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import REST_PORT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.identity import Role
 from emberkeep.base.system import real_system

@@ -13,7 +13,9 @@ from emberkeep.adapters.ha_blobs.place import BINDING_FILE, BlobPlace
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import encode_record

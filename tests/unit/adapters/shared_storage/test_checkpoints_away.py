@@ -19,7 +19,9 @@ from emberkeep.adapters.state.directories.store import DirectoryState
 from emberkeep.adapters.state.directories.tree import FirstStart
 from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import ENCRYPTION, HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.security import ENCRYPTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.files.ownership import OWNER_FILE

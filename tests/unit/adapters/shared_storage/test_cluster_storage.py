@@ -17,7 +17,8 @@ from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record

@@ -17,7 +17,7 @@ from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.adapters.shared_storage.watch import NEARLY_FULL, StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId

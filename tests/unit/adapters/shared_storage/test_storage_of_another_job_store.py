@@ -12,7 +12,8 @@ import pytest
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, Unclaimed

@@ -2,15 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.configuration.options import (
-    BLOB_RETENTION,
-    HEARTBEAT_INTERVAL,
-    REST_PORT,
-    RESTART_STRATEGY,
-    SLOTS,
-    SLURM_QUERY_INTERVAL,
-    STATE_DIRECTORY,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_RETENTION
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, REST_PORT
+from emberkeep.base.configuration.options.resource_drivers import SLURM_QUERY_INTERVAL
+from emberkeep.base.configuration.options.restarts import RESTART_STRATEGY
+from emberkeep.base.configuration.options.task_managers import SLOTS
 from emberkeep.base.configuration.sources import environment_variable, load_configuration, read_file
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 from emberkeep.base.errors import InvalidInput

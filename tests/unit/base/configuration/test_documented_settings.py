@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.job_managers import REST_ADDRESS
+from emberkeep.base.configuration.options.security import RUN_AS
 from emberkeep.base.configuration.values import REGISTRY, Configuration
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -40,4 +41,4 @@ def test_a_block_of_settings_in_the_documentation_can_be_used(settings: list[tup
 
 def test_settings_are_found() -> None:
     found = {key for settings in shown() for key, _ in settings.values[0]}
-    assert {options.REST_ADDRESS.key, options.RUN_AS.key} <= found
+    assert {REST_ADDRESS.key, RUN_AS.key} <= found

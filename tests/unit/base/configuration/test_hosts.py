@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.base.configuration import options
 from emberkeep.base.configuration.hosts import host, hosts, join_host_port
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_BIND_HOST, TASK_MANAGER_HOST
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.jobmanager.process_settings import names
@@ -46,5 +46,5 @@ def test_further_hosts_are_compared_as_browsers_send_them() -> None:
 
 def test_a_task_manager_binds_its_host_unless_told_otherwise() -> None:
     given = Configuration().with_texts({"taskmanager.host": "203.0.113.7", "taskmanager.bind-host": "::"}, "-D")
-    assert given[options.TASK_MANAGER_HOST] == "203.0.113.7"
-    assert given[options.TASK_MANAGER_BIND_HOST] == "::"
+    assert given[TASK_MANAGER_HOST] == "203.0.113.7"
+    assert given[TASK_MANAGER_BIND_HOST] == "::"

@@ -13,7 +13,7 @@ import pytest
 
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.files.durable import encode_record

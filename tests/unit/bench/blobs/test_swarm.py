@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.blobs.swarm import fetch
-from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS
+from emberkeep.base.configuration.options.blobs import BLOB_DIRECT_DOWNLOADS
 
 
 @pytest.mark.req("BLOB-22")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from emberkeep.base.configuration.options import STATE_DIRECTORY
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.cli.application import main
 

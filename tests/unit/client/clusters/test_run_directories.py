@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.cluster_identity import IDENTITY_FILE
-from emberkeep.base.configuration.options import BLOB_HA_STORAGE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, adopt
 from emberkeep.client.clusters.private_storage import PrivateStorage

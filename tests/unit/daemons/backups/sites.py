@@ -17,13 +17,10 @@ from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.backups.continuation import RestorePlan
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import (
-    BLOB_HA_STORAGE,
-    HA_TYPE,
-    SAVEPOINT_DIRECTORY,
-    STATE_DIRECTORY,
-    STORAGE_DIRECTORY,
-)
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY, STORAGE_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_TYPE
+from emberkeep.base.configuration.options.savepoints import SAVEPOINT_DIRECTORY
 from emberkeep.base.configuration.places import with_resolved_places
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.blobs.model import permanent

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.configuration.options import ENCRYPTION, LOCAL_RECOVERY
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.security import ENCRYPTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.os_user import OsUser

@@ -9,7 +9,8 @@ import pytest
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import WorkingDirectory, state_layout
-from emberkeep.base.configuration.options import STATE_DIRECTORY, TASK_MANAGER_ID
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_ID
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import NewerFormat
 from emberkeep.base.files.durable import encode_record, write_record

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.restarts import FIXED_DELAY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
@@ -115,6 +115,6 @@ def test_a_duration_that_only_earlier_releases_took_counts_as_the_longest() -> N
     key = "restart-strategy.fixed-delay.delay"
     job = msgspec.structs.replace(graph(1), options={key: "999999 d", "restart-strategy.type": "fixed-delay"})
     configuration, lacks = usable_configuration(Configuration(), job)
-    assert (configuration[options.FIXED_DELAY], lacks) == (36_500 * 86_400.0, "")
+    assert (configuration[FIXED_DELAY], lacks) == (36_500 * 86_400.0, "")
     with pytest.raises(InvalidInput, match="expected at most 36500d"):
         job_configuration(Configuration(), job)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.base.configuration import options
+from emberkeep.base.configuration.options.resource_drivers import IDLE_TIMEOUT, MAX_SLOTS, START_RETRY_INTERVAL
 from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
@@ -26,8 +26,8 @@ from tests.unit.jobmanager.memory_store import FailingStore
 pytestmark = pytest.mark.req("BLK-9")
 
 JOB = graph(1).job_id
-SETTINGS = {options.IDLE_TIMEOUT.key: "30s", options.START_RETRY_INTERVAL.key: "5s"}
-ONE_AT_MOST = {options.MAX_SLOTS.key: str(SPEC.slots)}
+SETTINGS = {IDLE_TIMEOUT.key: "30s", START_RETRY_INTERVAL.key: "5s"}
+ONE_AT_MOST = {MAX_SLOTS.key: str(SPEC.slots)}
 
 
 def supplied(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientError
 
-from emberkeep.base.configuration.options import BLOB_MAX_SIZE
+from emberkeep.base.configuration.options.blobs import BLOB_MAX_SIZE
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId

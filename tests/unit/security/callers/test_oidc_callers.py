@@ -25,15 +25,10 @@ from emberkeep.adapters.oidc import issuer_keys
 from emberkeep.adapters.oidc.callers import OidcCallers
 from emberkeep.adapters.oidc.issuer_keys import IssuerKeys
 from emberkeep.base.configuration.layout import NODE_FILE, state_layout
-from emberkeep.base.configuration.options import (
-    ENCRYPTION,
-    OIDC_AUDIENCE,
-    OIDC_CA,
-    OIDC_ISSUER,
-    OIDC_ROLES,
-    REST_PORT,
-    STATE_DIRECTORY,
-)
+from emberkeep.base.configuration.options.access import OIDC_AUDIENCE, OIDC_CA, OIDC_ISSUER, OIDC_ROLES
+from emberkeep.base.configuration.options.directories import STATE_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import REST_PORT
+from emberkeep.base.configuration.options.security import ENCRYPTION
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput, RetryLater
 from emberkeep.base.system import real_system

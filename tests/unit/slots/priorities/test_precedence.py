@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.base.configuration.options import PRIORITY
+from emberkeep.base.configuration.options.jobs import PRIORITY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId

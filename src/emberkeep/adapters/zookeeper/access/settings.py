@@ -11,7 +11,7 @@ from kazoo.hosts import collect_hosts
 
 from emberkeep.adapters.http.security import is_loopback
 from emberkeep.adapters.zookeeper.access.signatures import RecordSigner, UnsignedRecords, signing_key
-from emberkeep.base.configuration.options import (
+from emberkeep.base.configuration.options.high_availability import (
     ZOOKEEPER_ACL,
     ZOOKEEPER_AUTHORIZATION,
     ZOOKEEPER_AUTHORIZATION_FILE,

@@ -14,7 +14,7 @@ import enum
 import hmac
 import re
 
-from emberkeep.base.configuration.options import ZOOKEEPER_RECORDS
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_RECORDS
 from emberkeep.base.derived_key import derived_key
 from emberkeep.base.errors import Unavailable
 

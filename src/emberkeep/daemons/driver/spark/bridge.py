@@ -13,7 +13,7 @@ from functools import partial
 
 import structlog
 
-from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import ExecutorId

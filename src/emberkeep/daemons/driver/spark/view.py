@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from emberkeep.autoscale.model import AutoscaleSettings
-from emberkeep.base.configuration.options import AUTOSCALE
+from emberkeep.base.configuration.options.autoscaling import AUTOSCALE
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import ExecutorId
 from emberkeep.daemons.driver.spark.first_times import first_times

@@ -24,8 +24,20 @@ import psutil
 import structlog
 
 from emberkeep.adapters.processes.table import send_signal
-from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS
+from emberkeep.base.configuration.options.resource_drivers import LOCAL_NODES
+from emberkeep.base.configuration.options.security import TOKEN_FILE
+from emberkeep.base.configuration.options.task_managers import (
+    CORES,
+    DRIVER_PLACES,
+    MEMORY,
+    SLOTS,
+    TASK_MANAGER_HOST,
+    TASK_MANAGER_ID,
+    TASK_MANAGER_NODE,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
 from emberkeep.base.files.log_tail import last_lines, private_output
@@ -79,8 +91,8 @@ def parse_nodes(text: str) -> tuple[LocalNode, ...]:
         nodes.append(node)
     if not nodes or len({node.node_id for node in nodes}) < len(nodes):
         raise InvalidInput(
-            f"{options.LOCAL_NODES.key}: {text!r} does not list different nodes",
-            field=options.LOCAL_NODES.key,
+            f"{LOCAL_NODES.key}: {text!r} does not list different nodes",
+            field=LOCAL_NODES.key,
             hint="for example 127.0.0.2,127.0.0.3",
         )
     return tuple(nodes)
@@ -94,7 +106,7 @@ class LocalProcesses:
         self._configuration = configuration
         self._layout = layout
         self._job_manager = job_manager
-        self._nodes = parse_nodes(configuration[options.LOCAL_NODES])
+        self._nodes = parse_nodes(configuration[LOCAL_NODES])
         self._directory = layout.started_task_managers
         self._starts: dict[TaskManagerId, int] = {}  # number of starts by this driver
         self._spec = self._new_spec()
@@ -136,7 +148,7 @@ class LocalProcesses:
     async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
         node = next((node for node in self._nodes if node.task_manager == task_manager), None)
         if node is None:
-            raise Fatal(f"{options.LOCAL_NODES.key} no longer lists the node of task manager {task_manager}")
+            raise Fatal(f"{LOCAL_NODES.key} no longer lists the node of task manager {task_manager}")
         await asyncio.to_thread(self._start, node)
 
     def _start(self, node: LocalNode) -> None:
@@ -176,16 +188,16 @@ class LocalProcesses:
 
     def _arguments(self, node: LocalNode, directory: WorkingDirectory) -> list[str]:
         own = {
-            options.TASK_MANAGER_ID.key: node.task_manager,
-            options.TASK_MANAGER_HOST.key: node.address,
-            options.TASK_MANAGER_NODE.key: node.node_id,
-            options.WORKING_DIRECTORY.key: str(directory.root),
-            options.TOKEN_FILE.key: str(self._layout.token_file),
-            options.MEMORY.key: f"{self._spec.total.memory_mb}m",
-            options.CORES.key: str(self._spec.total.cores),
+            TASK_MANAGER_ID.key: node.task_manager,
+            TASK_MANAGER_HOST.key: node.address,
+            TASK_MANAGER_NODE.key: node.node_id,
+            WORKING_DIRECTORY.key: str(directory.root),
+            TOKEN_FILE.key: str(self._layout.token_file),
+            MEMORY.key: f"{self._spec.total.memory_mb}m",
+            CORES.key: str(self._spec.total.cores),
         }
         if not is_highly_available(self._configuration):
-            own[options.JOB_MANAGER_ADDRESS.key] = self._job_manager
+            own[JOB_MANAGER_ADDRESS.key] = self._job_manager
         arguments = ["--state-dir", str(self._layout.root), "--config", str(self._settings)]
         for key, value in own.items():
             arguments += ["-D", f"{key}={value}"]
@@ -194,7 +206,7 @@ class LocalProcesses:
     def _working_directory(self, node: LocalNode) -> Path:
         directory = self._layout.working_directory(node.task_manager)
         # Task managers must not share a working directory.
-        return directory / node.task_manager if self._configuration[options.WORKING_DIRECTORY] else directory
+        return directory / node.task_manager if self._configuration[WORKING_DIRECTORY] else directory
 
     async def end(self, task_manager: TaskManagerId) -> None:
         await asyncio.to_thread(self._end, task_manager)
@@ -222,15 +234,15 @@ class LocalProcesses:
 
     def _new_spec(self) -> TaskManagerSpec:
         configuration = self._configuration
-        memory = configuration[options.MEMORY]
+        memory = configuration[MEMORY]
         if not memory:
             memory = int(psutil.virtual_memory().total * _MEMORY_SHARE / len(self._nodes))
-        slots = configuration[options.SLOTS]
+        slots = configuration[SLOTS]
         # Every slot can be used, even if the machine has fewer cores than slots.
-        cores = configuration[options.CORES] or max(os.cpu_count() or 1, slots)
+        cores = configuration[CORES] or max(os.cpu_count() or 1, slots)
         return TaskManagerSpec(
             slots=slots,
-            driver_places=configuration[options.DRIVER_PLACES],
+            driver_places=configuration[DRIVER_PLACES],
             total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
             runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
         )

@@ -31,8 +31,33 @@ from emberkeep.adapters.slurm.nodes import NODE_FORMAT, SlurmNode, parse_nodes
 from emberkeep.adapters.slurm.queue import Phase, QueuedJob, parse_queue
 from emberkeep.adapters.slurm.submission import Request, batch_script, sbatch_arguments, submitted_id
 from emberkeep.base.cluster_identity import cluster_id
-from emberkeep.base.configuration import options
 from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.resource_drivers import (
+    RESOURCE_MANAGER_TYPE,
+    SLURM_ACCOUNT,
+    SLURM_ARGUMENTS,
+    SLURM_BIN,
+    SLURM_COMMAND_TIMEOUT,
+    SLURM_CONSTRAINT,
+    SLURM_DRAIN_TIME,
+    SLURM_GRES,
+    SLURM_PARTITION,
+    SLURM_QOS,
+    SLURM_QUERY_INTERVAL,
+    SLURM_TIME_LIMIT,
+)
+from emberkeep.base.configuration.options.security import TOKEN_FILE
+from emberkeep.base.configuration.options.task_managers import (
+    CORES,
+    DRAIN_TIMEOUT,
+    DRIVER_PLACES,
+    MEMORY,
+    SIGTERM_ENDS_WORK,
+    SLOTS,
+    TASK_MANAGER_ID,
+)
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable, UnknownOutcome
 from emberkeep.base.files.log_tail import last_lines
@@ -80,10 +105,10 @@ class SlurmJobs:
         host = job_manager.rpartition(":")[0].strip("[]")
         if not is_highly_available(configuration) and is_loopback(host):
             raise InvalidInput(
-                f"{options.RESOURCE_MANAGER_TYPE.key} is slurm, but task managers on other nodes cannot reach the "
+                f"{RESOURCE_MANAGER_TYPE.key} is slurm, but task managers on other nodes cannot reach the "
                 f"JobManager at {host}",
-                field=options.REST_ADDRESS.key,
-                hint=f"set {options.REST_ADDRESS.key} and {options.REST_BIND_ADDRESS.key} to an address of this "
+                field=REST_ADDRESS.key,
+                hint=f"set {REST_ADDRESS.key} and {REST_BIND_ADDRESS.key} to an address of this "
                 "machine that the nodes reach",
             )
         self._prefix = f"{cluster_id(configuration, layout)}-tm-"
@@ -91,8 +116,8 @@ class SlurmJobs:
         self._settings = write_settings(self._directory, configuration)
         self._request = _request(configuration, layout)
         self._commands = SlurmCommands(
-            configuration[options.SLURM_BIN],
-            configuration[options.SLURM_COMMAND_TIMEOUT],
+            configuration[SLURM_BIN],
+            configuration[SLURM_COMMAND_TIMEOUT],
             environment_handed_on(os.environ),
         )
         self._mine: dict[TaskManagerId, QueuedJob] = {}
@@ -109,7 +134,7 @@ class SlurmJobs:
         return self._spec
 
     async def survey(self) -> tuple[StartedTaskManager, ...]:
-        if self._now() - self._asked_at >= self._configuration[options.SLURM_QUERY_INTERVAL]:
+        if self._now() - self._asked_at >= self._configuration[SLURM_QUERY_INTERVAL]:
             await self._look()
         elif self._problem is not None:
             raise self._problem
@@ -235,12 +260,12 @@ class SlurmJobs:
 
     async def _read_nodes(self) -> tuple[SlurmNode, ...]:
         """Return the nodes as Slurm showed them within the query interval. Raises Unavailable, Fatal."""
-        if self._now() - self._nodes_asked_at < self._configuration[options.SLURM_QUERY_INTERVAL]:
+        if self._now() - self._nodes_asked_at < self._configuration[SLURM_QUERY_INTERVAL]:
             if self._nodes_problem is not None:
                 raise self._nodes_problem
             return self._nodes
         arguments = ["-N", "-h", "-o", NODE_FORMAT]
-        if partition := self._configuration[options.SLURM_PARTITION]:
+        if partition := self._configuration[SLURM_PARTITION]:
             arguments += ["-p", partition]
         self._nodes_asked_at = self._now()
         try:
@@ -248,7 +273,7 @@ class SlurmJobs:
             if not nodes:
                 raise Unavailable(
                     f"`sinfo` lists no node{f' of partition {partition}' if partition else ''}",
-                    hint=f"check {options.SLURM_PARTITION.key}",
+                    hint=f"check {SLURM_PARTITION.key}",
                 )
         except EmberkeepError as error:
             self._nodes_problem = error
@@ -281,19 +306,19 @@ class SlurmJobs:
 
     def _command(self, key: TaskManagerId) -> list[str]:
         configuration = self._configuration
-        drain = configuration[options.SLURM_DRAIN_TIME] - _END_SECONDS
+        drain = configuration[SLURM_DRAIN_TIME] - _END_SECONDS
         own = {
-            options.TASK_MANAGER_ID.key: key,
-            options.TOKEN_FILE.key: str(self._layout.token_file),
-            options.MEMORY.key: f"{self._spec.total.memory_mb}m",
-            options.CORES.key: str(self._spec.total.cores),
-            options.DRAIN_TIMEOUT.key: f"{max(10.0, drain):g}s",
-            options.SIGTERM_ENDS_WORK.key: "true",
+            TASK_MANAGER_ID.key: key,
+            TOKEN_FILE.key: str(self._layout.token_file),
+            MEMORY.key: f"{self._spec.total.memory_mb}m",
+            CORES.key: str(self._spec.total.cores),
+            DRAIN_TIMEOUT.key: f"{max(10.0, drain):g}s",
+            SIGTERM_ENDS_WORK.key: "true",
         }
-        if configuration[options.WORKING_DIRECTORY]:
-            own[options.WORKING_DIRECTORY.key] = configuration[options.WORKING_DIRECTORY]
+        if configuration[WORKING_DIRECTORY]:
+            own[WORKING_DIRECTORY.key] = configuration[WORKING_DIRECTORY]
         if not is_highly_available(configuration):
-            own[options.JOB_MANAGER_ADDRESS.key] = self._job_manager
+            own[JOB_MANAGER_ADDRESS.key] = self._job_manager
         command = [sys.executable, "-P", "-m", "emberkeep.daemons.slurm_job", "--state-dir", str(self._layout.root)]
         command += ["--config", str(self._settings)]
         for key_, value in own.items():
@@ -326,42 +351,42 @@ def _request(configuration: Configuration, layout: StateLayout) -> Request:
     """Return what every job asks for. Raises InvalidInput (the arguments are not quoted as in a shell)."""
     spec = _new_spec(configuration)
     try:
-        extra = tuple(shlex.split(configuration[options.SLURM_ARGUMENTS]))
+        extra = tuple(shlex.split(configuration[SLURM_ARGUMENTS]))
     except ValueError as error:
-        key = options.SLURM_ARGUMENTS.key
+        key = SLURM_ARGUMENTS.key
         raise InvalidInput(f"{key}: {error}", field=key, hint="quote the arguments as in a shell") from None
-    drain_seconds = configuration[options.SLURM_DRAIN_TIME]
+    drain_seconds = configuration[SLURM_DRAIN_TIME]
     return Request(
         cpus=spec.total.cores,
         memory_mb=spec.total.memory_mb + _AGENT_MB,
         signal_seconds=round(drain_seconds),
         output=str(layout.started_task_managers / f"%x-%j{_OUTPUT}"),
         directory=str(layout.root),
-        time_limit=configuration[options.SLURM_TIME_LIMIT],
-        partition=configuration[options.SLURM_PARTITION],
-        account=configuration[options.SLURM_ACCOUNT],
-        qos=configuration[options.SLURM_QOS],
-        gres=configuration[options.SLURM_GRES],
-        constraint=configuration[options.SLURM_CONSTRAINT],
+        time_limit=configuration[SLURM_TIME_LIMIT],
+        partition=configuration[SLURM_PARTITION],
+        account=configuration[SLURM_ACCOUNT],
+        qos=configuration[SLURM_QOS],
+        gres=configuration[SLURM_GRES],
+        constraint=configuration[SLURM_CONSTRAINT],
         extra=extra,
     )
 
 
 def _new_spec(configuration: Configuration) -> TaskManagerSpec:
     """Return the capacity of each job. Raises InvalidInput (the memory is not configured)."""
-    memory = configuration[options.MEMORY]
+    memory = configuration[MEMORY]
     if not memory:
         raise InvalidInput(
-            f"{options.MEMORY.key} is not set, which Slurm needs to reserve it on a node",
-            field=options.MEMORY.key,
+            f"{MEMORY.key} is not set, which Slurm needs to reserve it on a node",
+            field=MEMORY.key,
             hint="for example 16g: the memory of the drivers and executors of one task manager",
         )
-    slots = configuration[options.SLOTS]
+    slots = configuration[SLOTS]
     return TaskManagerSpec(
         slots=slots,
-        driver_places=configuration[options.DRIVER_PLACES],
+        driver_places=configuration[DRIVER_PLACES],
         total=ResourceProfile(
-            cores=configuration[options.CORES] or max(1, slots),
+            cores=configuration[CORES] or max(1, slots),
             memory_mb=memory // _MIB,
             custom=slurm_resources(configuration),
         ),

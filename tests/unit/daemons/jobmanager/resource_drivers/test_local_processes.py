@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
-from emberkeep.base.configuration.options import LOCAL_NODES, MEMORY, REST_PORT, TASK_MANAGER_HOST
+from emberkeep.base.configuration.options.job_managers import REST_PORT
+from emberkeep.base.configuration.options.resource_drivers import LOCAL_NODES
+from emberkeep.base.configuration.options.task_managers import MEMORY, TASK_MANAGER_HOST
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput

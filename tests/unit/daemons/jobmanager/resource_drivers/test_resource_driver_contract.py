@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from emberkeep.base.configuration.layout import StateLayout
-from emberkeep.base.configuration.options import LOCAL_NODES, MEMORY
+from emberkeep.base.configuration.options.resource_drivers import LOCAL_NODES
+from emberkeep.base.configuration.options.task_managers import MEMORY
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
