@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from emberkeep.protocol.messages import REQUESTS
+from emberkeep.protocol.messages.requests import REQUESTS
 
 _REQUIREMENT = re.compile(r"\b(?:BLOB|HA|LOC|ELASTIC|BLK|END|NET|RES|SAFE|SEC)-\d+\b")
 _DEFINED = re.compile(r"^\| ([A-Z]+-\d+) \|")

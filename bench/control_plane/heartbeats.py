@@ -19,12 +19,8 @@ from bench.measure import Figure, percentile, ratios
 from bench.plan import Plan, say
 from emberkeep.adapters.http.rpc import CONTENT_TYPE, RPC_PATH, VERSION_HEADER
 from emberkeep.protocol.encoding.wire import encode_message
-from emberkeep.protocol.messages import (
-    PROTOCOL_VERSION,
-    Message,
-    TaskManagerHeartbeatReply,
-    TaskManagerRegistered,
-)
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Message
+from emberkeep.protocol.messages.task_managers import TaskManagerHeartbeatReply, TaskManagerRegistered
 from emberkeep.slots.model import TaskManagerInfo
 
 _CONNECTIONS = 64  # enough that the server never waits for a request

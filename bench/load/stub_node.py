@@ -27,21 +27,12 @@ from emberkeep.daemons.leader_following import follow_leader, locate_by_zookeepe
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmaster import job_manager_link as jobmaster_link
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.protocol.messages import (
-    Ack,
-    AllocateSlot,
-    AttemptKey,
-    DriverReport,
-    JobMasterReply,
-    JobMasterStatus,
-    ListLogs,
-    LogsListed,
-    Message,
-    ProcessState,
-    ReportNow,
-    StartDriver,
-    TaskManagerReport,
-)
+from emberkeep.protocol.messages.job_masters import JobMasterReply, ReportNow
+from emberkeep.protocol.messages.logs import ListLogs, LogsListed
+from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.reports import DriverReport, ProcessState, TaskManagerReport
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import AllocateSlot, AttemptKey, StartDriver
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version
 from emberkeep.taskmanager import job_manager_link as taskmanager_link

@@ -8,7 +8,8 @@ import pytest
 
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.protocol.messages import Ack, Message, OfferSlotsReply, ReleaseSlot
+from emberkeep.protocol.messages.executors import OfferSlotsReply, ReleaseSlot
+from emberkeep.protocol.messages.root import Ack, Message
 from tests.support.simulator.history import History
 from tests.support.simulator.network import Conditions, Party, SimNetwork, SimRpcClient
 from tests.support.simulator.virtual_loop import VirtualLoop, seeded_random

@@ -12,7 +12,8 @@ from collections.abc import Set as AbstractSet
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.task_managers import ReservedStandby, StartDriver
 from emberkeep.slots.model import ProcessStart
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey, StartedProcess
 

@@ -16,7 +16,7 @@ from emberkeep.protocol.encoding.wire import (
     encode_message,
     internal_error,
 )
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import ReplyT, RpcService
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from emberkeep.base.errors import EmberkeepError, InvalidInput
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 
 MessageT = TypeVar("MessageT", bound=Message)
 

@@ -15,7 +15,7 @@ from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import Absent, Conflict, OverQuota
 from emberkeep.daemons.spark_pages import SparkPage, open_spark_page, read_spark_page
 from emberkeep.protocol.limits import SPARK_UI_BYTES, SPARK_UI_PAGE_BYTES, SPARK_UI_PIECE_BYTES
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 
 PAGES_AT_ONCE: Final = 4
 IDLE_SECONDS: Final = 30.0  # after which a page makes room for another one

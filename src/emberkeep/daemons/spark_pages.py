@@ -13,7 +13,7 @@ from yarl import URL
 
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.protocol.limits import SPARK_UI_BYTES
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 
 _PATH = re.compile(r"/(?:[!-.0-~][!-~]*)?")  # as browsers send it, and not "//host"
 _BASE = re.compile(r"(?:/[A-Za-z0-9_-]{1,128})?")

@@ -20,18 +20,10 @@ from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.model import KeptLogKey
-from emberkeep.protocol.messages import (
-    Ack,
-    JobMasterHeartbeat,
-    JobMasterReply,
-    KeepLog,
-    LogKept,
-    Message,
-    RegisterJobMaster,
-    RegisterTaskManager,
-    ReportOutcome,
-    TaskManagerHeartbeat,
-)
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.logs import KeepLog, LogKept
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import RegisterTaskManager, TaskManagerHeartbeat
 
 
 class ProcessRequests:

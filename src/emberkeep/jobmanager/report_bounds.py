@@ -10,7 +10,7 @@ from emberkeep.base.bounded import remember
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import MOST_TEXT
 from emberkeep.protocol.encoding.bounds import Bounds
-from emberkeep.protocol.messages import JobMasterHeartbeat, RegisterJobMaster
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, RegisterJobMaster
 
 RequestT = TypeVar("RequestT", RegisterJobMaster, JobMasterHeartbeat)
 

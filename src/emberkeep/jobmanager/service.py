@@ -35,7 +35,7 @@ from emberkeep.jobmanager.term import Term, begin_term
 from emberkeep.jobs.model import JobResult
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.jobs.upgrades.model import Upgrade
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 
 _READING_SECONDS = 1.0  # for which a new leader waits at most for the events of earlier leaders
 

@@ -13,7 +13,7 @@ from emberkeep.base.ids import AllocationId, InstanceId
 from emberkeep.jobmaster.executor_reports import found_executor
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls
-from emberkeep.protocol.messages import JobMasterBeat, SlotsReply
+from emberkeep.protocol.messages.executors import JobMasterBeat, SlotsReply
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool.events import BeatAnswered
 from emberkeep.slots.pool.machine import SlotPool

@@ -10,7 +10,7 @@ from emberkeep.base.ids import AllocationId
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls, start_request
-from emberkeep.protocol.messages import ReleaseSlot, StartExecutor
+from emberkeep.protocol.messages.executors import ReleaseSlot, StartExecutor
 from emberkeep.slots.pool import events as ev
 from emberkeep.slots.pool.held_slot import ExecutorState
 from emberkeep.slots.pool.machine import SlotPool

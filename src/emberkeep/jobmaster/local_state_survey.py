@@ -12,7 +12,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.local_state.model import Holding
 from emberkeep.local_state.placement import ExecutorPlace, Survey
-from emberkeep.protocol.messages import ListLocalState, LocalStateListed
+from emberkeep.protocol.messages.executors import ListLocalState, LocalStateListed
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool.state import PoolState

@@ -26,7 +26,7 @@ from emberkeep.lifecycle.machine import (
     StepFailed,
 )
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.protocol.messages.job_masters import JobMasterReply
 
 log = structlog.get_logger(__name__)
 

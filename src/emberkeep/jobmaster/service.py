@@ -20,15 +20,9 @@ from emberkeep.jobmaster.local_state_survey import take_survey
 from emberkeep.jobmaster.ports import SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
-from emberkeep.protocol.messages import (
-    Ack,
-    ExecutorChanged,
-    Message,
-    OfferSlots,
-    ReadProgress,
-    ReportNow,
-    ReportOutcome,
-)
+from emberkeep.protocol.messages.executors import ExecutorChanged, OfferSlots
+from emberkeep.protocol.messages.job_masters import ReadProgress, ReportNow, ReportOutcome
+from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.protocol.transport import RpcClient
 
 log = structlog.get_logger(__name__)

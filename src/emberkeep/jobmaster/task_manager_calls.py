@@ -12,7 +12,8 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Inval
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application
-from emberkeep.protocol.messages import Ack, JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
+from emberkeep.protocol.messages.executors import JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
+from emberkeep.protocol.messages.root import Ack
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.pool.events import ExecutorExited, SlotGone
 from emberkeep.slots.pool.held_slot import HeldSlot

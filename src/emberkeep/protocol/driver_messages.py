@@ -10,22 +10,24 @@ from typing import Final
 
 from emberkeep.base.errors import Forbidden
 from emberkeep.base.identity import AttemptScope
-from emberkeep.protocol.messages import (
-    AskLeader,
+from emberkeep.protocol.messages.executors import (
     ExecutorChanged,
     JobMasterBeat,
-    JobMasterHeartbeat,
     ListLocalState,
-    Message,
     OfferSlots,
+    ReleaseSlot,
+    StartExecutor,
+)
+from emberkeep.protocol.messages.job_masters import (
+    JobMasterHeartbeat,
     ReadProgress,
     ReadSparkUi,
     RegisterJobMaster,
-    ReleaseSlot,
     ReportNow,
     ReportOutcome,
-    StartExecutor,
 )
+from emberkeep.protocol.messages.leaders import AskLeader
+from emberkeep.protocol.messages.root import Message
 
 # Requests about one attempt, which name it in their fields job_id and attempt.
 _OF_AN_ATTEMPT = (

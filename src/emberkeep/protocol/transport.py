@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 

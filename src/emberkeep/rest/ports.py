@@ -18,7 +18,7 @@ from emberkeep.kept_logs.model import KeptLog, KeptLogKey
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.log_records.scan import Found, Search
 from emberkeep.notifications.outbox import Counts
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
 from emberkeep.protocol.rest_storage import StorageInfo

@@ -9,12 +9,12 @@ import msgspec
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
     ReservedStandby,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
-    TaskManagerReport,
 )
 from emberkeep.slots.table import events as ev
 from emberkeep.taskmanager.job_manager_link import JobManagerReply

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import structlog
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput
-from emberkeep.protocol.messages import Ack, ExecutorChanged, OfferSlots, OfferSlotsReply
+from emberkeep.protocol.messages.executors import ExecutorChanged, OfferSlots, OfferSlotsReply
+from emberkeep.protocol.messages.root import Ack
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table.slot import Slot

@@ -9,18 +9,9 @@ import msgspec
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, ExecutorId
-from emberkeep.protocol.messages import (
-    Ack,
-    AllocateSlot,
-    JobMasterBeat,
-    Message,
-    ReleaseSlot,
-    SlotsReply,
-    StartDriver,
-    StartExecutor,
-    StopDriver,
-    StopTaskManager,
-)
+from emberkeep.protocol.messages.executors import JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import AllocateSlot, StartDriver, StopDriver, StopTaskManager
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev

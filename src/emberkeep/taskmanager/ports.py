@@ -12,16 +12,15 @@ import msgspec
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.reports import (
     BlobCacheReport,
     LocalStateReport,
-    ReservedStandby,
     ReservedStandbyReport,
     StandbyReport,
-    StartDriver,
-    StartExecutor,
     StateGatewayReport,
 )
+from emberkeep.protocol.messages.task_managers import ReservedStandby, StartDriver
 from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import Allocation, ProcessStart
 from emberkeep.taskmanager.agent_record import AgentRecord

@@ -15,7 +15,8 @@ import structlog
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.task_managers import StartDriver
 from emberkeep.slots.table.events import DriverStarted, ExecutorEnded, ExecutorStarted, StopLapsed
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, ProcessKey
 

@@ -13,15 +13,9 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.identity import AttemptScope
 from emberkeep.base.system import System
-from emberkeep.protocol.messages import (
-    JobMasterBeat,
-    ListLocalState,
-    ListLogs,
-    LocalStateListed,
-    Message,
-    SearchLog,
-    UploadLog,
-)
+from emberkeep.protocol.messages.executors import JobMasterBeat, ListLocalState, LocalStateListed
+from emberkeep.protocol.messages.logs import ListLogs, SearchLog, UploadLog
+from emberkeep.protocol.messages.root import Message
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.taskmanager.orders import Order
 from emberkeep.taskmanager.ports import TaskManagerPorts

@@ -9,7 +9,7 @@ import structlog
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.protocol.messages import OfferSlotsReply
+from emberkeep.protocol.messages.executors import OfferSlotsReply
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev
 from emberkeep.taskmanager.job_master_calls import JobMasterCalls

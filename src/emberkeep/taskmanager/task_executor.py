@@ -23,7 +23,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId
 from emberkeep.base.system import System
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table import events as ev
 from emberkeep.slots.table.machine import SlotTable

@@ -32,7 +32,7 @@ from emberkeep.base.ids import SystemIds
 from emberkeep.daemons.leader_following import follow_leader, locate_by_zookeeper
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobs.ports import Trouble
-from emberkeep.protocol.messages import AskLeader, LeaderTold
+from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, eventually, settings
 from tests.support.contracts.job_store import job

@@ -22,7 +22,7 @@ from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.messages import StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives

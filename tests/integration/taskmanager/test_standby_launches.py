@@ -23,7 +23,7 @@ from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
-from emberkeep.protocol.messages import StartDriver
+from emberkeep.protocol.messages.task_managers import StartDriver
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool

@@ -22,7 +22,8 @@ from emberkeep.base.errors import (
     UnknownOutcome,
 )
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.protocol.messages import Ack, JobMasterBeat, Message, ReleaseSlot, SlotsReply
+from emberkeep.protocol.messages.executors import JobMasterBeat, ReleaseSlot, SlotsReply
+from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.protocol.transport import RpcClient, RpcService
 
 JOB = JobId("a" * 32)

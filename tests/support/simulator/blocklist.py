@@ -19,7 +19,8 @@ from emberkeep.blocklist.model import (
     PlaceKind,
 )
 from emberkeep.jobmanager.views.blocklist import Blocking
-from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import AllocateSlot, StartDriver
 from emberkeep.protocol.transport import RpcClient
 from tests.support.simulator.history import History
 from tests.support.simulator.machines import Machine, Process

@@ -26,7 +26,7 @@ from emberkeep.jobmanager.views.cluster import Submission
 from emberkeep.jobmanager.views.upgrades import UpgradeWish
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo

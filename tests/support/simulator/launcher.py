@@ -19,7 +19,8 @@ from emberkeep.daemons.taskmanager.process_places import process_name
 from emberkeep.daemons.taskmanager.standby_starts import StandbyDriver, StandbyPlace, StandbyProcess
 from emberkeep.daemons.taskmanager.standby_takes import TakeOver
 from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
-from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.task_managers import ReservedStandby, StartDriver
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import StandbyKind, StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from emberkeep.base.errors import EmberkeepError, Fatal, IllegalTransition, RetryLater, UnknownOutcome
 from emberkeep.protocol.encoding.first_release import for_first_release
 from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error, encode_message
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import ReplyT, RpcService
 from tests.support.simulator.history import History
 from tests.support.simulator.releases.first_release import LATER_REQUESTS, UnknownField, check_known

@@ -57,7 +57,8 @@ from emberkeep.jobmanager.authority import FRESH
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
-from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver, StopDriver, StopTaskManager
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import AllocateSlot, StartDriver, StopDriver, StopTaskManager
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.taskmanager.processes import NOT_WANTED

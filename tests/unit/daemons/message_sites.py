@@ -27,7 +27,7 @@ from emberkeep.blobs.model import BlobKey
 from emberkeep.daemons.message_blobs import CacheMessageBlobs, ServerMessageBlobs
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.protocol.encoding.offload import MessageBlobs
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,

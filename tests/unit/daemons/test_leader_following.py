@@ -18,7 +18,8 @@ from emberkeep.base.identity import AttemptScope
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, tell_drivers
 from emberkeep.daemons.process_main import Services
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
-from emberkeep.protocol.messages import Ack, AskLeader, LeaderTold
+from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
+from emberkeep.protocol.messages.root import Ack
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.scripted_service import ScriptedService
 

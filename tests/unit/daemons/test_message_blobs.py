@@ -22,7 +22,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB, BlobKey, transient
 from emberkeep.daemons.message_blobs import read
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
-from emberkeep.protocol.messages import Ack, StartDriver
+from emberkeep.protocol.messages.root import Ack
+from emberkeep.protocol.messages.task_managers import StartDriver
 from tests.unit.daemons.message_sites import JobManagerSite, TaskManagerSite, job_manager_site, task_manager_site
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("BLOB-19")]

@@ -62,7 +62,7 @@ OTHER_FORMATS = {
 SPOKEN_ONLY = {
     ("api/function_link.py", "VERSION"),
     ("notifications/model.py", "VERSION"),
-    ("protocol/messages.py", "PROTOCOL_VERSION"),
+    ("protocol/messages/root.py", "PROTOCOL_VERSION"),
 }
 
 

@@ -14,27 +14,24 @@ from emberkeep.jobs.model import (
     JobGraph,
     JobResources,
 )
-from emberkeep.protocol.messages import (
-    Ack,
-    AllocateSlot,
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus
+from emberkeep.protocol.messages.reports import (
     DriverReport,
-    ExecutorView,
-    JobMasterHeartbeat,
-    JobMasterReply,
-    JobMasterStatus,
-    Message,
     ProcessState,
-    RegisterJobMaster,
-    RegisterTaskManager,
-    ReportOutcome,
     ReservedStandbyReport,
     StandbyReport,
+    TaskManagerReport,
+)
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import (
+    AllocateSlot,
+    RegisterTaskManager,
     StartDriver,
     StopDriver,
     StopTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
-    TaskManagerReport,
 )
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
 from emberkeep.jobmanager.authority import FRESH, REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, TaskManagerHeartbeat
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster
+from emberkeep.protocol.messages.task_managers import TaskManagerHeartbeat
 from tests.unit.adapters.job_store.test_embedded_store import file_size_limit, opened
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph, status

@@ -15,7 +15,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, Stranger
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.protocol.messages import RegisterTaskManager
+from emberkeep.protocol.messages.task_managers import RegisterTaskManager
 from tests.support.contracts.gateway import GatewayContract
 from tests.support.contracts.job_store import job
 from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop

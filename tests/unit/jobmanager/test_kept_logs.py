@@ -8,7 +8,7 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.kept_logs.model import KeptLogKey, LogPiece, Position
-from emberkeep.protocol.messages import KeepLog, LogKept
+from emberkeep.protocol.messages.logs import KeepLog, LogKept
 from tests.support.kept_logs.pieces import piece
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeTaskManager, graph

@@ -11,7 +11,7 @@ from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, OverQuota, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobGraph, JobStatus
-from emberkeep.protocol.messages import AllocateSlot, AttemptKey, RegisterTaskManager
+from emberkeep.protocol.messages.task_managers import AllocateSlot, AttemptKey, RegisterTaskManager
 from emberkeep.slots.model import ResourceProfile
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, executor_in, graph

@@ -10,7 +10,8 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.jobmaster.lease import AttemptLease
-from emberkeep.protocol.messages import JobMasterHeartbeat, JobMasterReply, Message, RegisterJobMaster
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster
+from emberkeep.protocol.messages.root import Message
 from tests.unit.jobmaster.test_service import INTERVAL, Bench, Run, reply, run
 
 __all__ = ["run"]

@@ -7,7 +7,7 @@ import msgspec
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import Application, DynamicAllocation, ExecutorDemand
 from emberkeep.jobmaster.scaling.demand_watch import INTERVAL
-from emberkeep.protocol.messages import ReleaseSlot, StartExecutor
+from emberkeep.protocol.messages.executors import ReleaseSlot, StartExecutor
 from tests.unit.jobmaster.test_service import Bench, Run, application, run
 
 __all__ = ["run"]

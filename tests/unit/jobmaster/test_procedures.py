@@ -14,7 +14,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.protocol.messages.job_masters import JobMasterReply
 
 REQUEST = ProcedureRequest(trigger_id="f" * 32, procedure=Procedure.SUSPEND, target_directory="file:///s")
 

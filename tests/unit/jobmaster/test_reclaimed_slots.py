@@ -7,7 +7,8 @@ import pytest
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import DynamicAllocation
-from emberkeep.protocol.messages import JobMasterBeat, JobMasterHeartbeat, StartExecutor
+from emberkeep.protocol.messages.executors import JobMasterBeat, StartExecutor
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat
 from emberkeep.slots.model import Reclaim
 from tests.unit.jobmaster.test_dynamic_allocation import demand
 from tests.unit.jobmaster.test_service import INTERVAL, Bench, Run, application, reply, run

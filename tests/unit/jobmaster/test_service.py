@@ -35,29 +35,29 @@ from emberkeep.jobs.progress.trend import TrendUnit
 from emberkeep.jobs.progress.work import AttemptWork, StageProgress
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.local_state.model import Holding
-from emberkeep.protocol.messages import (
-    Ack,
+from emberkeep.protocol.messages.executors import (
     ExecutorChanged,
-    ExecutorReport,
     JobMasterBeat,
-    JobMasterHeartbeat,
-    JobMasterReply,
-    JobMasterStatus,
     ListLocalState,
     LocalStateListed,
-    Message,
     OfferSlots,
     OfferSlotsReply,
-    ProcessState,
-    ProgressRead,
-    ReadProgress,
-    RegisterJobMaster,
     ReleaseSlot,
-    ReportNow,
-    ReportOutcome,
     SlotsReply,
     StartExecutor,
 )
+from emberkeep.protocol.messages.job_masters import (
+    JobMasterHeartbeat,
+    JobMasterReply,
+    ProgressRead,
+    ReadProgress,
+    RegisterJobMaster,
+    ReportNow,
+    ReportOutcome,
+)
+from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.reports import ExecutorReport, ProcessState
+from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from tests.support.fake_spark import FakeSpark
 from tests.support.memory_rpc import MemoryNetwork

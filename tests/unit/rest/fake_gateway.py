@@ -49,14 +49,8 @@ from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.jobs.upgrades.words import upgrade_text
 from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
-from emberkeep.protocol.messages import (
-    DriverReport,
-    ExecutorView,
-    JobMasterStatus,
-    ProcessState,
-    QueryProgress,
-    TaskManagerReport,
-)
+from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages.reports import DriverReport, ProcessState, TaskManagerReport
 from emberkeep.slots.model import (
     Allocation,
     ProcessStart,

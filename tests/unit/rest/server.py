@@ -38,7 +38,8 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
 from emberkeep.kept_logs.model import KeptLog, KeptLogKey
-from emberkeep.protocol.messages import Message, SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.rest import Problem
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.quotas.quotas import Quotas

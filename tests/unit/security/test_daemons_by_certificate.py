@@ -44,17 +44,15 @@ from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager import process as task_managers
 from emberkeep.daemons.taskmanager.working_place import held_working_place
-from emberkeep.protocol.messages import (
-    Ack,
-    ListLogs,
-    LogsListed,
-    Message,
+from emberkeep.protocol.messages.logs import ListLogs, LogsListed
+from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
     StartDriver,
     StopDriver,
     StopTaskManager,
     TaskManagerRegistered,
-    TaskManagerReport,
 )
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.java import JavaRuntime

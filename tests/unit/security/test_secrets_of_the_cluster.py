@@ -19,7 +19,7 @@ from emberkeep.daemons.records.driver_spec import read_spec
 from emberkeep.daemons.taskmanager.job_environment import INHERITED
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.protocol.messages import StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from tests.support.certificates import cluster_tls

@@ -17,7 +17,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode, ProcessStarts
 from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
-from emberkeep.protocol.messages import StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
 from emberkeep.spark.errors import ClassArchiveFailed, JavaNotFound
 from emberkeep.spark.java import JavaRuntime, find_java
 from emberkeep.spark.jvm import class_archive, driver_jvm

@@ -20,7 +20,7 @@ from emberkeep.base.tls.links import TlsLinks
 from emberkeep.blobs.model import permanent
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.messages import AskLeader, LeaderTold
+from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
 from tests.support.certificates import bundle_tls, cluster_tls
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SEC-1"), pytest.mark.req("SEC-9")]

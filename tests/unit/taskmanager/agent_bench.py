@@ -14,24 +14,24 @@ from emberkeep.base.configuration.options.slots import SLOT_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome, EntryPoint, EntryPointKind, JobGraph, JobResources
-from emberkeep.protocol.messages import (
-    Ack,
-    AllocateSlot,
-    DriverReport,
+from emberkeep.protocol.messages.executors import (
     ExecutorChanged,
     JobMasterBeat,
-    Message,
     OfferSlots,
     OfferSlotsReply,
-    RegisterTaskManager,
     SlotsReply,
-    StartDriver,
     StartExecutor,
+)
+from emberkeep.protocol.messages.reports import DriverReport, TaskManagerReport
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import (
+    AllocateSlot,
+    RegisterTaskManager,
+    StartDriver,
     StopDriver,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
-    TaskManagerReport,
 )
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, NodeUsage, TaskManagerPorts

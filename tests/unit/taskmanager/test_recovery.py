@@ -10,14 +10,12 @@ import pytest
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.executors import OfferSlots, OfferSlotsReply, ReleaseSlot
+from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
-    Message,
-    OfferSlots,
-    OfferSlotsReply,
-    ProcessState,
     RegisterTaskManager,
-    ReleaseSlot,
     StopTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,

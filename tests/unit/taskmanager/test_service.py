@@ -10,15 +10,12 @@ from structlog.testing import capture_logs
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.executors import ExecutorChanged, OfferSlots, OfferSlotsReply, ReleaseSlot
+from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
-    ExecutorChanged,
-    Message,
-    OfferSlots,
-    OfferSlotsReply,
-    ProcessState,
     RegisterTaskManager,
-    ReleaseSlot,
     ReservedStandby,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,

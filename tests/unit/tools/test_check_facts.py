@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.protocol.messages import REQUESTS
+from emberkeep.protocol.messages.requests import REQUESTS
 from tools import check_facts
 
 TABLE = "| id | requirement |\n|---|---|\n| HA-1 | One leads. |\n"

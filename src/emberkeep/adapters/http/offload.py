@@ -29,7 +29,7 @@ from emberkeep.protocol.encoding.offload import (
     split,
 )
 from emberkeep.protocol.limits import RPC_INLINE_SLACK, RPC_MESSAGE_BYTES
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 
 PACE: Final = 4 * 1024**2  # bytes per second; a call also gets the time that its BLOBs take at this pace
 GRACE: Final = 600.0  # seconds after which a delivery without an acknowledgement is over: no receiver is that slow

@@ -31,7 +31,7 @@ from emberkeep.base.tls.contexts import UNPROVEN_HINT, handshake_failure
 from emberkeep.protocol.driver_messages import called_attempt
 from emberkeep.protocol.encoding.first_release import for_first_release
 from emberkeep.protocol.encoding.wire import check_address, decode_error, decode_reply, encode_message
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Message
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 from emberkeep.protocol.transport import ReplyT
 

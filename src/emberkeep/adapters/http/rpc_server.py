@@ -30,7 +30,9 @@ from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.protocol.driver_messages import check_driver_kind, check_driver_request
 from emberkeep.protocol.encoding.first_release import for_first_release
 from emberkeep.protocol.encoding.wire import decode_request, encode_error, internal_error
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Message, RegisterJobMaster, RegisterTaskManager, ReportOutcome
+from emberkeep.protocol.messages.job_masters import RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Message
+from emberkeep.protocol.messages.task_managers import RegisterTaskManager
 from emberkeep.protocol.transport import RpcService
 
 # Requests of daemons and drivers that add a process to the cluster or end an attempt are in the audit log. The others

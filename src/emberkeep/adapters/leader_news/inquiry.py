@@ -12,7 +12,8 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.identity import AttemptScope
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
-from emberkeep.protocol.messages import AskLeader, LeaderTold, Message
+from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import RpcClient, RpcService
 
 PAUSE = 1.0  # minimum seconds between two rounds of questions

@@ -50,7 +50,7 @@ from emberkeep.daemons.jobmanager.process_settings import (
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.jobmanager.views.election import ElectionView, ZooKeeperConnection
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.rest.spark_proxy.application import build_spark_proxy_standby
 from emberkeep.rest.standby import STANDBY_PUBLIC, build_standby
 

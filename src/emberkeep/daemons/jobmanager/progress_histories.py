@@ -9,7 +9,7 @@ from emberkeep.adapters.shared_storage.progress_files import read_progress
 from emberkeep.base.errors import InvalidInput, OverQuota, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.progress.history import HistoryPage, Selection, page
-from emberkeep.protocol.messages import ProgressRead, ReadProgress
+from emberkeep.protocol.messages.job_masters import ProgressRead, ReadProgress
 from emberkeep.protocol.transport import RpcClient
 
 _SECONDS = 10.0  # for the driver's reply

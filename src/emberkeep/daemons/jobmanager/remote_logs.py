@@ -11,7 +11,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.daemons.message_blobs import read
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
-from emberkeep.protocol.messages import ListLogs, LogSearched, LogsListed, LogUploaded, Message, SearchLog, UploadLog
+from emberkeep.protocol.messages.logs import ListLogs, LogSearched, LogsListed, LogUploaded, SearchLog, UploadLog
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.rest_logs import LogInfo
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch

@@ -28,7 +28,7 @@ from emberkeep.base.errors import EmberkeepError, OverQuota, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.spark_page_pieces import PagesInPieces
 from emberkeep.daemons.spark_pages import check_spark_path, read_spark_page
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.spark.jvm.history_server import APPLICATIONS, NO_APPLICATION, history_page, prepare_history_server
 from emberkeep.spark.jvm.spark_ui import access_token
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager.spark_history import SparkHistory
-from emberkeep.protocol.messages import ReadSparkUi, SparkUiRead
+from emberkeep.protocol.messages.job_masters import ReadSparkUi, SparkUiRead
 from emberkeep.protocol.transport import RpcClient
 
 _SECONDS = 30.0  # for one page; the driver itself waits 20 s for Spark

@@ -27,7 +27,7 @@ from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
 from emberkeep.base.processes.os_user import OsUser, credentials_of, find_user
 from emberkeep.identities.attempts import AttemptCredentials
-from emberkeep.protocol.messages import StartDriver
+from emberkeep.protocol.messages.task_managers import StartDriver
 
 _CHECK_SECONDS = 60.0
 _ENTER_SECONDS = 10.0

@@ -54,7 +54,8 @@ from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
-from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Message
+from emberkeep.protocol.messages.executors import ListLocalState, LocalStateListed
+from emberkeep.protocol.messages.root import Message
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE, TRUST_VARIABLE
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 from emberkeep.taskmanager.state_gateway.roots import OpenState

@@ -11,7 +11,9 @@ from emberkeep.jobmanager.jobs.job_table import ManagedJob
 from emberkeep.jobmanager.surroundings import Surroundings
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobs import events as ev
-from emberkeep.protocol.messages import Ack, ReportNow, StartDriver, StopDriver
+from emberkeep.protocol.messages.job_masters import ReportNow
+from emberkeep.protocol.messages.root import Ack
+from emberkeep.protocol.messages.task_managers import StartDriver, StopDriver
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobs.progress.flows import FlowProgress
-from emberkeep.protocol.messages import JobMasterStatus
+from emberkeep.protocol.messages.progress import JobMasterStatus
 
 
 class FlowNotes:

@@ -11,7 +11,8 @@ from emberkeep.base.errors import EmberkeepError, UnknownOutcome
 from emberkeep.base.ids import AllocationId
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.term import Term
-from emberkeep.protocol.messages import Ack, AllocateSlot
+from emberkeep.protocol.messages.root import Ack
+from emberkeep.protocol.messages.task_managers import AllocateSlot
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 

@@ -12,13 +12,10 @@ import structlog
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobmanager.views.cluster import Stranger
-from emberkeep.protocol.messages import (
-    JobMasterHeartbeat,
-    JobMasterReply,
-    Message,
-    RegisterJobMaster,
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
-    ReportOutcome,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,

@@ -9,7 +9,8 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobmanager.resources.registrations import Registrations
 from emberkeep.jobmanager.term import Term
-from emberkeep.protocol.messages import Ack, StopTaskManager
+from emberkeep.protocol.messages.root import Ack
+from emberkeep.protocol.messages.task_managers import StopTaskManager
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.restrictions import Restrictions
 

@@ -8,7 +8,8 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import Evacuation, JobView, TaskManagerView
-from emberkeep.protocol.messages import Departure, DriverReport, ProcessState
+from emberkeep.protocol.messages.progress import Departure
+from emberkeep.protocol.messages.reports import DriverReport, ProcessState
 
 UNKNOWN = -1
 

@@ -13,8 +13,21 @@ import msgspec
 
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, JobGraph, JobResources
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
-from emberkeep.protocol import messages
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.executors import OfferSlotsReply, StartExecutor
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages.reports import DriverReport, ExecutorReport, StateGatewayReport, TaskManagerReport
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import (
+    AllocateSlot,
+    RegisterTaskManager,
+    StartDriver,
+    StopDriver,
+    StopTaskManager,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+    TaskManagerRegistered,
+)
 from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -30,31 +43,31 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     ProcedureRequest: ("periodic", "attempt"),
     ResourceProfile: ("custom",),
     TaskManagerInfo: ("release", "addresses", "unconfirmed", "cgroups"),
-    messages.Ack: ("never_had_by",),
-    messages.AllocateSlot: ("lineage",),
-    messages.DriverReport: ("custom", "start", "why_cold"),
-    messages.ExecutorReport: ("start", "why_cold"),
-    messages.ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
-    messages.JobMasterHeartbeat: ("lineage", "known_epoch", "asks_confirmation"),
-    messages.JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed", "lease"),
-    messages.JobMasterStatus: (
+    Ack: ("never_had_by",),
+    AllocateSlot: ("lineage",),
+    DriverReport: ("custom", "start", "why_cold"),
+    ExecutorReport: ("start", "why_cold"),
+    ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
+    JobMasterHeartbeat: ("lineage", "known_epoch", "asks_confirmation"),
+    JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed", "lease"),
+    JobMasterStatus: (
         *("blocklist", "blocklist_epoch", "functions", "trace", "work", "trend", "scaling"),
         *("least_slots", "reclaim", "given_back", "flows", "course"),
     ),
-    messages.OfferSlotsReply: ("later",),
-    messages.QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms", "totals", "sources"),
-    messages.RegisterJobMaster: ("lineage", "known_epoch"),
-    messages.RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
-    messages.ReportOutcome: ("lineage", "known_epoch"),
-    messages.StartDriver: ("checkpoints_recorded", "lineage", "addresses"),
-    messages.StartExecutor: ("python_path_owner", "secrets", "namespace_claim", "addresses"),
-    messages.StopDriver: ("lineage",),
-    messages.StopTaskManager: ("lineage",),
-    messages.StateGatewayReport: ("standby_bytes",),
-    messages.TaskManagerHeartbeat: ("lineage", "known_epoch"),
-    messages.TaskManagerHeartbeatReply: ("lineage", "reserved_standbys"),
-    messages.TaskManagerRegistered: ("lineage",),
-    messages.TaskManagerReport: (
+    OfferSlotsReply: ("later",),
+    QueryProgress: ("state_bytes", "backlog_rows", "late_rows", "state_commit_ms", "totals", "sources"),
+    RegisterJobMaster: ("lineage", "known_epoch"),
+    RegisterTaskManager: ("attempts", "lineage", "known_epoch"),
+    ReportOutcome: ("lineage", "known_epoch"),
+    StartDriver: ("checkpoints_recorded", "lineage", "addresses"),
+    StartExecutor: ("python_path_owner", "secrets", "namespace_claim", "addresses"),
+    StopDriver: ("lineage",),
+    StopTaskManager: ("lineage",),
+    StateGatewayReport: ("standby_bytes",),
+    TaskManagerHeartbeat: ("lineage", "known_epoch"),
+    TaskManagerHeartbeatReply: ("lineage", "reserved_standbys"),
+    TaskManagerRegistered: ("lineage",),
+    TaskManagerReport: (
         *("connections_rejected", "standbys", "reserved_standbys", "memory_total_mb", "disk_total_mb"),
     ),
 }

@@ -24,7 +24,7 @@ from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.deliveries import MESSAGE_HOLDER
 from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
 from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 
 REST: Final = ""  # name of the part with all fields that are not separate parts
 

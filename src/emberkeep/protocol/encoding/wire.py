@@ -26,7 +26,8 @@ from emberkeep.base.errors import (
 )
 from emberkeep.protocol.encoding.offload import check_size, encoded
 from emberkeep.protocol.limits import ERROR_TEXT_CHARACTERS
-from emberkeep.protocol.messages import REQUESTS, Message
+from emberkeep.protocol.messages.requests import REQUESTS
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import ReplyT
 
 _TRAVELLING: dict[str, type[EmberkeepError]] = {

@@ -22,7 +22,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position, parse_log_id
 from emberkeep.kept_logs.shipping import Cut, Part, cut, moved, next_part
-from emberkeep.protocol.messages import KeepLog, LogKept
+from emberkeep.protocol.messages.logs import KeepLog, LogKept
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.ports import LogCatalogue, LogEntry
 from emberkeep.rest.serving.log_contents import read_kept

@@ -16,16 +16,16 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import NO_JOB, BlobKey
-from emberkeep.protocol.messages import (
+from emberkeep.protocol.messages.logs import (
     ListLogs,
     LogSearched,
     LogsListed,
     LogUploaded,
     LogView,
-    Message,
     SearchLog,
     UploadLog,
 )
+from emberkeep.protocol.messages.root import Message
 from emberkeep.rest.logs.response import MAX_LIMIT, MAX_WAIT
 from emberkeep.rest.ports import LogChunk, LogQuery, LogSearch
 from emberkeep.rest.serving.log_ids import parse_log_id

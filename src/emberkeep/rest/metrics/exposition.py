@@ -30,7 +30,7 @@ from emberkeep.blocklist.model import BlockedNode
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages import REQUESTS
+from emberkeep.protocol.messages.requests import REQUESTS
 from emberkeep.rest.metrics.blobs import BlobMetrics
 from emberkeep.rest.metrics.connections import ConnectionMetrics
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits

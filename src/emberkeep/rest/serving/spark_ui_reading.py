@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.rest.ports import SparkUis
 from emberkeep.rest.serving.spark_ui_links import SparkUiView
 

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.request_identity import REQUEST_IDENTITY
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.rest.serving.spark_ui_links import LIFETIME_SECONDS, OpenedUi, SparkUiLinks, SparkUiView
 from emberkeep.rest.spark_proxy.pages import below, page_headers, shown_status
 from emberkeep.rest.spark_proxy.places import PageBody, PagePlaces, page_answer

@@ -14,7 +14,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from emberkeep.base.errors import EmberkeepError, OverQuota
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.rest.serving.transfers import TransferPlaces
 
 PLACES = 16

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
-from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver, StopDriver, StopTaskManager
+from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_managers import AllocateSlot, StartDriver, StopDriver, StopTaskManager
 from emberkeep.taskmanager.ports import DriverKey
 from tests.support.simulator.cluster import SimCluster
 from tests.support.simulator.machines import Process

@@ -17,7 +17,7 @@ from emberkeep.adapters.http.server import ServedPort, bind_port, serve_http
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.protocol import limits
 from emberkeep.protocol.encoding.wire import decode_error
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Ack
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Ack
 from tests.support.contracts.rpc import GENEROUS, RELEASE, Service, raising, replying
 
 TOKEN = "t" * 40

@@ -18,7 +18,8 @@ from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater, Unk
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.system import real_system
 from emberkeep.blobs.model import BlobKey
-from emberkeep.protocol.messages import PROTOCOL_VERSION, Ack, JobMasterBeat, Message, ReleaseSlot, SlotsReply
+from emberkeep.protocol.messages.executors import JobMasterBeat, ReleaseSlot, SlotsReply
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Ack, Message
 from emberkeep.protocol.transport import RpcService
 from tests.support.contracts.rpc import GENEROUS, Service, raising, replying
 from tests.support.message_blobs import MemoryMessageBlobs

@@ -12,7 +12,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.jobs.progress.history import HistoryPage, QueryHistory, Selection
 from emberkeep.jobs.progress.kept_progress import KeptProgress
-from emberkeep.protocol.messages import Message, ProgressRead, ReadProgress
+from emberkeep.protocol.messages.job_masters import ProgressRead, ReadProgress
+from emberkeep.protocol.messages.root import Message
 from tests.support.memory_rpc import MemoryNetwork
 from tests.support.progress.records import record
 from tests.support.scripted_service import ScriptedService

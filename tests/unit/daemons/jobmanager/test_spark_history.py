@@ -20,7 +20,7 @@ from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.jobmanager import spark_history
 from emberkeep.daemons.jobmanager.spark_history import IDLE_SECONDS, SparkHistory
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.spark.jvm.history_server import APPLICATIONS
 from tests.unit.rest.fake_gateway import job_id
 

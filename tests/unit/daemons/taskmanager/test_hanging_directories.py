@@ -22,7 +22,7 @@ from emberkeep.daemons.taskmanager.launching import starts
 from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
-from emberkeep.protocol.messages import StartDriver
+from emberkeep.protocol.messages.task_managers import StartDriver
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import DriverKey

@@ -20,7 +20,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.local_state_roots import local_state_root
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.model import Caller
-from emberkeep.protocol.messages import ListLocalState, LocalStateListed
+from emberkeep.protocol.messages.executors import ListLocalState, LocalStateListed
 from tests.support.contracts.local_copies import keep
 from tests.support.state_slots import SLOT, begin_slot, own_states
 from tests.support.working_places import working_place

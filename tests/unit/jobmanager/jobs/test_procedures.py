@@ -16,7 +16,8 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import Ack, JobMasterReply, ReportNow
+from emberkeep.protocol.messages.job_masters import JobMasterReply, ReportNow
+from emberkeep.protocol.messages.root import Ack
 from tests.support.scripted_service import ScriptedService
 from tests.support.simulator.virtual_loop import EPOCH_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time

@@ -11,7 +11,8 @@ from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.notes.scaling_notes import LACK_MS, PAUSE_MS
 from emberkeep.jobs.model import ExceptionEntry
-from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, ProcessState, Scaling
+from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, Scaling
+from emberkeep.protocol.messages.reports import ProcessState
 
 SECOND = 1000
 numbers = count(1)

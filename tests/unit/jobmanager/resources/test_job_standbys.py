@@ -10,7 +10,8 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.limits import RESERVED_GRAPHS
-from emberkeep.protocol.messages import ReservedStandby, StandbyReport
+from emberkeep.protocol.messages.reports import StandbyReport
+from emberkeep.protocol.messages.task_managers import ReservedStandby
 from emberkeep.slots.reserved.choices import StandbyView
 from tests.support.simulator.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time

@@ -12,17 +12,14 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import (
-    Ack,
-    JobMasterHeartbeat,
-    JobMasterReply,
-    Message,
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, ReportOutcome
+from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
-    ReportOutcome,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
-    TaskManagerReport,
 )
 from tests.unit.jobmanager.fakes import status
 from tests.unit.slots.test_slot_manager import info

@@ -16,7 +16,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import Selection
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
-from emberkeep.protocol.messages import Message
+from emberkeep.protocol.messages.root import Message
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.resource_drivers.memory_nodes import SPEC, MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time

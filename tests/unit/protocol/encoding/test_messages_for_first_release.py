@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -20,7 +22,10 @@ from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol import messages
 from emberkeep.protocol.encoding.first_release import ADDED, for_first_release
 from emberkeep.protocol.encoding.wire import encode_error, encode_message
-from emberkeep.protocol.messages import Ack, Message, StopDriver, TaskManagerHeartbeatReply
+from emberkeep.protocol.messages.job_masters import ReportOutcome
+from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Ack, Message
+from emberkeep.protocol.messages.task_managers import StopDriver, TaskManagerHeartbeat, TaskManagerHeartbeatReply
 
 pytestmark = [pytest.mark.req("SAFE-14"), pytest.mark.anyio]
 
@@ -41,7 +46,11 @@ def _classes(kind: Any, seen: set[type[msgspec.Struct]]) -> Iterator[type[msgspe
 
 def _of_all_messages() -> list[type[msgspec.Struct]]:
     seen: set[type[msgspec.Struct]] = set()
-    kinds = [kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, Message)]
+    modules = [
+        importlib.import_module(f"{messages.__name__}.{each.name}") for each in pkgutil.iter_modules(messages.__path__)
+    ]
+    named = [each for module in modules for each in vars(module).values()]
+    kinds = [kind for kind in named if isinstance(kind, type) and issubclass(kind, Message)]
     return [found for kind in kinds for found in _classes(kind, seen)]
 
 
@@ -56,11 +65,11 @@ def test_every_field_that_came_later_is_listed() -> None:
 
 def test_nested_values_are_reduced_too() -> None:
     outcome = AttemptOutcome(exit_code=1, lasting=True)
-    message = messages.ReportOutcome(job_id=JobId("a" * 32), attempt=1, outcome=outcome, lineage="ours")
-    assert for_first_release(message) == messages.ReportOutcome(
+    message = ReportOutcome(job_id=JobId("a" * 32), attempt=1, outcome=outcome, lineage="ours")
+    assert for_first_release(message) == ReportOutcome(
         job_id=JobId("a" * 32), attempt=1, outcome=AttemptOutcome(exit_code=1)
     )
-    plain = messages.StopDriver(epoch=3, job_id=JobId("a" * 32), attempt=1, grace=1.0)
+    plain = StopDriver(epoch=3, job_id=JobId("a" * 32), attempt=1, grace=1.0)
     assert for_first_release(plain) is plain
 
 
@@ -129,10 +138,10 @@ async def test_who_refuses_new_fields_is_sent_none_and_who_takes_its_place_all(
     await server.pop().close()
     present = Present()
     await _start(server, rpc_routes(present), int(address.rpartition(":")[2]))
-    heartbeat = messages.TaskManagerHeartbeat(
+    heartbeat = TaskManagerHeartbeat(
         id=TaskManagerId("tm"),
         instance=InstanceId("c" * 32),
-        report=messages.TaskManagerReport(sequence=1, allocations=(), drivers=()),
+        report=TaskManagerReport(sequence=1, allocations=(), drivers=()),
         lineage="ours",
     )
     for _ in range(2):
@@ -148,7 +157,7 @@ async def test_an_answer_to_the_first_release_has_what_it_knows(server: list[Ser
             async with session.post(
                 f"http://{address}/rpc/v1/StopDriver",
                 data=encode_message(STOP),
-                headers={"Emberkeep-Protocol": str(messages.PROTOCOL_VERSION), **headers},
+                headers={"Emberkeep-Protocol": str(PROTOCOL_VERSION), **headers},
             ) as response:
                 assert LENIENT_HEADER in response.headers
                 fields = msgspec.msgpack.decode(await response.read())

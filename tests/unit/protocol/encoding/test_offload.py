@@ -27,15 +27,11 @@ from emberkeep.protocol.encoding.offload import (
     split,
 )
 from emberkeep.protocol.encoding.wire import encode_message
-from emberkeep.protocol.messages import (
-    Ack,
-    JobMasterHeartbeat,
-    JobMasterStatus,
-    ReleaseSlot,
-    ReportOutcome,
-    StartExecutor,
-    StopDriver,
-)
+from emberkeep.protocol.messages.executors import ReleaseSlot, StartExecutor
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, ReportOutcome
+from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.root import Ack
+from emberkeep.protocol.messages.task_managers import StopDriver
 
 pytestmark = pytest.mark.req("BLOB-19")
 

@@ -29,7 +29,8 @@ from emberkeep.base.errors import (
 from emberkeep.base.files.holes import punch
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.kept_logs.model import PIECE_BYTES, KeptLogKey, Position
-from emberkeep.protocol.messages import KeepLog, LogKept, Message
+from emberkeep.protocol.messages.logs import KeepLog, LogKept
+from emberkeep.protocol.messages.root import Message
 from emberkeep.rest.logs import shipping as module
 from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
 from emberkeep.rest.serving.log_catalogue import TaskManagerLogs

@@ -21,7 +21,7 @@ from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
 from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.log_records.model import Selection
 from emberkeep.log_records.scan import Search
-from emberkeep.protocol.messages import LogUploaded, UploadLog
+from emberkeep.protocol.messages.logs import LogUploaded, UploadLog
 from emberkeep.rest.logs import uploads as log_uploads
 from emberkeep.rest.logs.uploads import LogUploads
 from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery, LogSearch

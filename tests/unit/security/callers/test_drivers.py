@@ -29,23 +29,19 @@ from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.driver_messages import FROM_DRIVERS, check_driver_request
 from emberkeep.protocol.encoding.wire import encode_message
-from emberkeep.protocol.messages import (
-    PROTOCOL_VERSION,
-    REQUESTS,
-    AskLeader,
+from emberkeep.protocol.messages.executors import (
     JobMasterBeat,
-    JobMasterHeartbeat,
-    JobMasterStatus,
-    LeaderTold,
     ListLocalState,
-    Message,
     OfferSlots,
     OfferSlotsReply,
-    RegisterJobMaster,
     ReleaseSlot,
-    ReportOutcome,
     StartExecutor,
 )
+from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
+from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.requests import REQUESTS
+from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Message
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER
 from emberkeep.rest.application import build_application
 from emberkeep.rest.table import DRIVER_ROUTES

@@ -27,7 +27,7 @@ from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.jobs.job_secrets import LONGEST_SECRET, JobSecrets
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.encoding.wire import encode_message
-from emberkeep.protocol.messages import StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
 from emberkeep.protocol.rest_submission import JobSubmission
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey

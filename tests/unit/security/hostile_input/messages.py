@@ -28,7 +28,8 @@ from emberkeep.protocol.encoding.wire import (
     encode_error,
     encode_message,
 )
-from emberkeep.protocol.messages import REQUESTS, LogsListed
+from emberkeep.protocol.messages.logs import LogsListed
+from emberkeep.protocol.messages.requests import REQUESTS
 from tests.unit.security.hostile_input.bytes_of import damaged, json_bytes, msgpack_bytes, structured
 
 SECRET = b"the node's"

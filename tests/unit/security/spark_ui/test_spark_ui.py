@@ -25,7 +25,8 @@ from emberkeep.daemons import spark_page_pieces, spark_pages
 from emberkeep.daemons.driver.spark import ui as driver_spark_ui
 from emberkeep.daemons.driver.spark.ui import SparkUiPages
 from emberkeep.daemons.spark_page_pieces import PAGES_AT_ONCE
-from emberkeep.protocol.messages import Ack, Message, ReadSparkUi, SparkUiRead
+from emberkeep.protocol.messages.job_masters import ReadSparkUi, SparkUiRead
+from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.protocol.rest_spark_ui import SparkUiPage
 from emberkeep.rest.table import ROUTES
 from emberkeep.spark.jvm.configuration import with_defaults

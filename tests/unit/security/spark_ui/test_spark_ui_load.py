@@ -18,7 +18,7 @@ from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.http.spark_ui_port import guard_spark_ui
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.tls.links import TlsLinks
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.quotas.quotas import BURST_SECONDS, CallerLimits, Quotas
 from emberkeep.rest.serving.spark_ui_links import SparkUiLinks, SparkUiView
 from emberkeep.rest.spark_proxy.application import build_spark_proxy

@@ -21,7 +21,7 @@ from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.request_identity import REQUEST_IDENTITY
 from emberkeep.jobs.model import AttemptRecord
-from emberkeep.protocol.messages import SparkUiRead
+from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.quotas.quotas import CallerLimits, Quotas
 from emberkeep.rest.serving.spark_ui_links import (
     LIFETIME_SECONDS,

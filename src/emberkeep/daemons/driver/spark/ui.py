@@ -9,7 +9,8 @@ from http import HTTPStatus
 from emberkeep.base.errors import Conflict, OverQuota, RetryLater
 from emberkeep.daemons.spark_page_pieces import PagesInPieces
 from emberkeep.daemons.spark_pages import check_spark_path
-from emberkeep.protocol.messages import Message, ReadSparkUi, SparkUiRead
+from emberkeep.protocol.messages.job_masters import ReadSparkUi, SparkUiRead
+from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import RpcService
 
 SECONDS = 20.0  # for one page

@@ -34,7 +34,8 @@ from emberkeep.daemons.taskmanager.standby_takes import StandbyDirectories, Take
 from emberkeep.daemons.taskmanager.standbys import JobStarts, ReservedJob, Standbys
 from emberkeep.jobs.archives import WORKER_PYTHON
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
-from emberkeep.protocol.messages import ReservedStandby, StartDriver, StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.task_managers import ReservedStandby, StartDriver
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS
 from emberkeep.slots.standbys.events import StandbyProfile
 from emberkeep.slots.standbys.machine import StandbyPool

@@ -30,7 +30,8 @@ from emberkeep.identities.attempts import AttemptCredentials
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.model import ArtefactRole, JobGraph
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.protocol.messages.executors import StartExecutor
+from emberkeep.protocol.messages.task_managers import StartDriver
 from emberkeep.slots.standbys.events import StandbyKind
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.java import JavaRuntime
