@@ -323,6 +323,7 @@ class JobAccount:
     need_since: float = 0.0
     reserved_on: Member | None = None
     place_kept_until: float | None = None  # ``reserved_on`` is the place of its last driver, kept for the next one
+    place_kept_of: int = 0  # the newest attempt whose place was kept
     begun_at: float | None = None  # when ``attempt`` began; None if an earlier leader began it
     returns: bool = False  # ``attempt`` is over, and another one follows
     kept: dict[AllocationId, Member] = field(

@@ -103,10 +103,14 @@ class PlaceQueue:
             self._shelves.update(member)
 
     def keep(self, job: JobAccount, member: Member, driver: DriverUse, now: float) -> None:
-        """Keep the place of a driver that has ended for the job's next one. The caller must recount the member."""
+        """Keep the place of a driver that has ended for the job's next one. The caller must recount the member.
+
+        That begins once for each driver: its end is reported until the next attempt is recorded.
+        """
         until = job.keeps_until(now, self._priority_patience)
-        if job.need is None and job.reserved_on is None and member.stays_open and until > now:
-            job.reserved_on, job.place_kept_until = member, until
+        is_free = job.need is None and job.reserved_on is None and member.stays_open
+        if is_free and until > now and driver.attempt > job.place_kept_of:
+            job.reserved_on, job.place_kept_until, job.place_kept_of = member, until, driver.attempt
             member.reservations[job.job_id] = Reservation(driver.attempt + 1, driver.memory_mb, driver.custom)
             self._kept[job] = None
 

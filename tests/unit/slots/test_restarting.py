@@ -245,6 +245,19 @@ def test_more_than_was_kept_is_shared_as_usual() -> None:
     assert world.comes_back(ENDED + 1, count=3) == [world.job, world.job]
 
 
+def test_a_place_that_was_kept_for_long_enough_is_not_kept_again() -> None:
+    """A task manager lists a driver that has ended until the next attempt is recorded."""
+    world = Restart()
+    world.ends()
+    late = ENDED + PATIENCE
+    world.report(late - 1, live=False)
+    world.rig.slots.expire(late)
+    world.report(late, live=False)
+    driver = world.rig.job(attempt=0)
+    world.rig.ask(driver, 1000, late)
+    assert world.rig.places(late) == {driver: "tm-1"}
+
+
 @pytest.mark.parametrize("blocked", ["tm-1", "tm-1!"])
 def test_nothing_is_kept_on_a_task_manager_that_takes_nothing_new(blocked: str) -> None:
     world = Restart()
