@@ -198,6 +198,11 @@ class JobState:
         unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet
         return attempt > self.attempt or (unused and attempt == self.attempt)
 
+    @property
+    def returns(self) -> bool:
+        """True if another attempt follows. Nothing follows a verdict, whatever the status still is."""
+        return self.status is JobStatus.RESTARTING and self.verdict is None
+
     def verdict_is(self, status: JobStatus) -> bool:
         return self.verdict is not None and self.verdict.status is status
 

@@ -172,6 +172,8 @@ class JobAccounts:
         if job is not None and attempt == job.attempt:
             if returns:
                 self._restarting.keep(job, now)
+            else:
+                self._restarting.release(job)
             job.closed = attempt
             self._lacking.drop(job)
 

@@ -58,6 +58,28 @@ def test_a_cancellation_does_not_hurry_the_driver_of_a_job_that_ends_otherwise()
     assert world.take(ev.StopDriver) is None
 
 
+def test_another_attempt_follows_only_until_the_script_of_one_that_moves_has_ended() -> None:
+    world = JobWorld()
+    driver = world.to_running()
+    follows = [world.machine.state.returns]
+    for event in (ev.MoveDriver(1), ev.OutcomeReported(1, SUCCESS)):
+        world.tell(event)
+        follows.append(world.machine.state.returns)
+    assert follows == [False, True, False]
+    assert world.status() is JobStatus.RESTARTING
+    world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+    world.write_result()
+    assert world.status() is JobStatus.FINISHED
+
+
+def test_no_attempt_follows_one_that_moves_once_the_job_is_stopped() -> None:
+    world = JobWorld()
+    world.to_running()
+    world.tell(ev.MoveDriver(1))
+    world.tell(ev.StopRecorded())
+    assert not world.machine.state.returns
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_an_attempt_that_the_leader_knows_is_no_news(number: int) -> None:
     world = JobWorld()

@@ -258,6 +258,16 @@ def test_a_place_that_was_kept_for_long_enough_is_not_kept_again() -> None:
     assert world.rig.places(late) == {driver: "tm-1"}
 
 
+def test_the_requirements_of_a_job_that_has_ended_are_closed_for_good() -> None:
+    world = Restart()
+    other = world.rig.job(2)
+    world.rig.slots.jobs.close_requirements(world.job, 2, ENDED, returns=True)
+    world.report(ENDED, live=True)
+    assert not world.rig.match(ENDED)
+    world.rig.slots.jobs.close_requirements(world.job, 2, ENDED, returns=False)
+    assert per_job(world.rig.match(ENDED)) == {other: 2}
+
+
 @pytest.mark.parametrize("blocked", ["tm-1", "tm-1!"])
 def test_nothing_is_kept_on_a_task_manager_that_takes_nothing_new(blocked: str) -> None:
     world = Restart()

@@ -353,9 +353,9 @@ class Dispatcher(Actor):
             case ev.StopDriver(attempt, place, grace):
                 self._orders.stop(job_id, attempt, place, grace)
             case ev.DropRequirements(attempt):
-                resources.needs.close_requirements(job_id, attempt, returns=_returns(job))
+                resources.needs.close_requirements(job_id, attempt, returns=job.state.returns)
             case ev.AttemptOver(attempt):
-                resources.needs.end_attempt(job_id, attempt, returns=_returns(job))
+                resources.needs.end_attempt(job_id, attempt, returns=job.state.returns)
             case ev.RecordResult(result):
                 self._records.end_job(job, with_work(result, job.report))
             case ev.JobOver():
@@ -374,8 +374,3 @@ class Dispatcher(Actor):
         job = self._table.active.get(job_id)
         if job is not None:
             job.pointers = pointers
-
-
-def _returns(job: ManagedJob) -> bool:
-    """True if another attempt follows the one that ends."""
-    return job.state.status is JobStatus.RESTARTING
