@@ -4,7 +4,7 @@ They are kept from the end of an attempt until the next one says what it needs; 
 many slots as were kept. They are kept for as long as the attempt has lasted, and for the patience at most. So a job
 whose attempts end soon after their start blocks others for no longer than it works. What is kept counts as used by
 the job's namespace. Slots that the job was giving back to others are not kept, and none on a task manager that takes
-nothing new.
+nothing new. If its driver fits nowhere else, it gets the memory and custom resources of its job's own kept slots.
 
 A driver's place is kept in the same way, see ``place_queue``.
 """
@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from emberkeep.base.ids import JobId
-from emberkeep.slots.ledger import JobAccount, Member
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots.custom.amounts import fit, total
+from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
+from emberkeep.slots.matching import takes_drivers
 from emberkeep.slots.model import Allocation, slots_are
+from emberkeep.slots.namespace_quotas import NamespaceQuotas
 from emberkeep.slots.shelves import Due, Shelves
 
 
@@ -76,6 +79,35 @@ class RestartingJobs:
                 self._shelves.update(member)
         self._due.slots = True  # its namespace may have another slot
 
+    def make_room_for_drivers(self, quotas: NamespaceQuotas) -> bool:
+        """Release slots whose memory and custom resources their own job's next driver needs, which has found no place.
+
+        Return True if that has made room now. It takes longer where the task manager has not freed the slots yet.
+        """
+        waiting = [(job, job.need) for job in self._keeping if job.need is not None]
+        if not waiting:
+            return False
+        made, room = False, quotas.driver_room()
+        for job, need in waiting:
+            able = [
+                (len(slots), index, member, slots)
+                for index, member in enumerate(dict.fromkeys(job.kept.values()))
+                if room.left(job) and (slots := _in_the_way(job, need, member)) is not None
+            ]
+            if able:
+                _, _, member, slots = min(able)
+                made |= self._release_some(job, member, slots)
+        return made
+
+    def _release_some(self, job: JobAccount, member: Member, slots: list[AllocationId]) -> bool:
+        freed = [member.kept.pop(allocation_id, None) for allocation_id in slots]
+        for allocation_id in slots:
+            del job.kept[allocation_id]
+        if slots and not job.kept:
+            del self._keeping[job]
+        self._shelves.update(member)
+        return any(freed)
+
     def release_on(self, member: Member) -> None:
         """Keep nothing on a task manager that takes nothing new."""
         for job in list(self._keeping):
@@ -96,3 +128,25 @@ class RestartingJobs:
         """Return a suffix such as "; 2 slots are kept for jobs that restart" for a reason; "" if none are."""
         count = sum(len(job.kept) for job in self._keeping)
         return f"; {slots_are(count)} kept for jobs that restart" if count else ""
+
+
+def _in_the_way(job: JobAccount, need: DriverNeed, member: Member) -> list[AllocationId] | None:
+    """Return which of the job's kept slots must go so that its driver fits here; None if it would not fit without them.
+
+    Slots of the job that are being freed count as free.
+    """
+    if not takes_drivers(member) or need.python not in ("", member.info.runtime.python):
+        return None
+    own = [slot for slot in (*member.allocations.values(), *member.kept.values()) if slot.job_id == job.job_id]
+    own.sort(key=lambda slot: slot.id in job.kept)
+    memory, custom, going = member.free_memory, member.free_custom, list[AllocationId]()
+    for slot in own:
+        if memory >= need.memory_mb and fit(need.custom, custom):
+            break
+        if memory >= need.memory_mb and not slot.profile.custom:
+            continue
+        memory += slot.profile.memory_mb
+        custom = total((custom, slot.profile.custom))
+        if slot.id in job.kept:
+            going.append(slot.id)
+    return going if memory >= need.memory_mb and fit(need.custom, custom) else None

@@ -132,6 +132,8 @@ class SlotManager:
         if self._due.places and self._places.waiting:
             self.standbys.review()  # after a change of the leader, nothing is known yet of what task managers keep
             places = self._places.match(now)
+            if self._restarting.make_room_for_drivers(self._quotas):
+                places += self._places.match(now)
         self._due.places = False
         slots: list[Allotted] = []
         if self._due.slots and self._lacking:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
-from tests.simulation.test_cluster import attempt, drivers, executors, passes, running, status, wait_for
-from tests.support.simulator.cluster import SubmittedJob
+from tests.simulation.test_blocklist import EVACUATE, blocked
+from tests.simulation.test_cluster import attempt, drivers, executors, node_of, passes, running, status, wait_for
+from tests.support.simulator.cluster import DRIVER_MEMORY_MB, SubmittedJob
 from tests.support.simulator.machines import Process
 from tests.support.simulator.scripts import Script
 from tests.support.simulator.simulation import Run
@@ -62,3 +64,21 @@ def test_a_job_that_lacks_slots_does_not_take_those_of_one_that_restarts(options
         await run.end_everything()
 
     passes(story, task_managers=1, slots=2, driver_places=2, options=options)
+
+
+@pytest.mark.req("RES-3", "BLK-18")
+def test_a_driver_that_leaves_its_node_gets_the_memory_of_its_own_slots() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", Script(seconds=None, executors=3))
+        driver = await running(run, job, number=1, executors=3)
+        await wait_for(run, lambda: run.loop.time() > 60.0, "it has run for a while")
+        began = run.loop.time()
+        await blocked(
+            run, f"node-{node_of(run, driver).id.removeprefix('tm-')}", EVACUATE, drivers=EvacuatedDrivers.RESTART
+        )
+        await running(run, job, number=2, executors=1)
+        assert run.loop.time() - began < 30.0
+        await run.end_everything()
+
+    # A driver and one executor fit on a node, or two executors.
+    passes(story, task_managers=2, slots=2, driver_places=1, memory_mb=2 * 1024 + DRIVER_MEMORY_MB // 2)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.ledger import DriverNeed, DriverUse, Gives
-from emberkeep.slots.model import Allocation, Reclaim, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from tests.unit.slots.closed.test_blocked import Places
 from tests.unit.slots.test_slot_manager import RUNTIME, SMALL, Rig, per_job
@@ -256,6 +257,79 @@ def test_a_place_that_was_kept_for_long_enough_is_not_kept_again() -> None:
     driver = world.rig.job(attempt=0)
     world.rig.ask(driver, 1000, late)
     assert world.rig.places(late) == {driver: "tm-1"}
+
+
+class Moved:
+    """A job whose driver was on a node that takes nothing new now; three of its slots are kept on ``tm-2``."""
+
+    def __init__(self, *, freed: bool = True, **job: Any) -> None:
+        self.world = Restart(count=0, **job)
+        self.rig, self.job = self.world.rig, self.world.job
+        self.rig.slots.restrictions.block(Places("tm-1"))
+        self.node = self.rig.add("tm-2", slots=3, total=ResourceProfile(cores=4, memory_mb=3 * 1024))
+        self.world.require(self.job, 2, 3)
+        self.held = [allotted.allocation for allotted in self.rig.match(BEGAN)]
+        self.rig.report(self.node, *self.held, now=BEGAN)
+        self.world.ends()
+        if freed:
+            self.rig.report(self.node, now=ENDED)
+        self.other = self.rig.job(3)
+
+    def asks(self, memory_mb: int) -> dict[JobId, str]:
+        self.rig.slots.jobs.request_place(self.job, DriverNeed(memory_mb, ""), 3, ENDED)
+        return self.rig.places(ENDED)
+
+
+@pytest.mark.parametrize(("memory_mb", "left"), [(1000, 2), (2000, 1), (3000, 0)])
+def test_slots_that_are_kept_do_not_take_the_memory_of_their_own_driver(memory_mb: int, left: int) -> None:
+    moved = Moved()
+    assert moved.asks(memory_mb) == {moved.job: "tm-2"}
+    assert len(moved.rig.slots.jobs.by_id[moved.job].kept) == left
+    assert not moved.rig.slots.jobs.by_id[moved.other].held
+
+
+def test_slots_that_are_freed_later_do_not_take_the_memory_of_their_own_driver() -> None:
+    moved = Moved(freed=False)
+    assert not moved.asks(1000)
+    moved.rig.report(moved.node, *moved.held[:2], now=ENDED)
+    assert not moved.rig.places(ENDED)
+    moved.rig.report(moved.node, now=ENDED)
+    assert moved.rig.places(ENDED) == {moved.job: "tm-2"}
+    assert len(moved.rig.slots.jobs.by_id[moved.job].kept) == 2
+
+
+def test_slots_that_are_kept_do_not_take_the_custom_resources_of_their_own_driver() -> None:
+    gpu = amounts({"gpu": 1})
+    world = Restart(count=0)
+    rig, job = world.rig, world.job
+    rig.slots.restrictions.block(Places("tm-1"))
+    node = rig.add("tm-2", total=ResourceProfile(cores=4, memory_mb=8192, custom=gpu))
+    profile = ResourceProfile(cores=1, memory_mb=1024, custom=gpu)
+    wanted = tuple(SlotRequirement(count=1, profile=each, runtime=RUNTIME) for each in (SMALL, profile))
+    rig.slots.jobs.require(job, 2, "jm:1", wanted, {})
+    rig.report(node, *[allotted.allocation for allotted in rig.match(BEGAN)], now=BEGAN)
+    world.ends()
+    rig.report(node, now=ENDED)
+    assert len(rig.slots.jobs.by_id[job].kept) == 2
+    rig.slots.jobs.request_place(job, DriverNeed(1000, "", custom=gpu), 3, ENDED)
+    assert rig.places(ENDED) == {job: "tm-2"}
+    assert len(rig.slots.jobs.by_id[job].kept) == 1
+
+
+def test_slots_stay_kept_while_their_driver_waits_for_its_namespace() -> None:
+    moved = Moved(quotas=NamespaceLimits(drivers=1), namespace="a")
+    moved.rig.add("tm-3", slots=0)
+    moved.rig.ask(moved.rig.job(namespace="a", attempt=0), 1000, ENDED)
+    assert moved.rig.places(ENDED)
+    assert not moved.asks(1000)
+    assert len(moved.rig.slots.jobs.by_id[moved.job].kept) == 3
+
+
+def test_slots_stay_kept_if_their_driver_would_not_fit_in_their_place_either() -> None:
+    moved = Moved()
+    assert not moved.asks(4000)
+    assert len(moved.rig.slots.jobs.by_id[moved.job].kept) == 3
+    assert not moved.rig.match(ENDED)
 
 
 def test_the_requirements_of_a_job_that_has_ended_are_closed_for_good() -> None:
