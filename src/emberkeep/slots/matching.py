@@ -240,12 +240,14 @@ class PlaceRound:
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
         self._warm: list[Member] = []
         for member in members:
-            if takes_drivers(member):
-                self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
-                if member.standby_drivers:
-                    self._warm.append(member)
-        for heap in self._heaps.values():
-            heapq.heapify(heap)
+            self.add(member)
+
+    def add(self, member: Member) -> None:
+        """Add a task manager, or add it again because it has more room than before."""
+        if takes_drivers(member):
+            heapq.heappush(self._heaps.setdefault(member.info.runtime.python, []), _room(member))
+            if member.standby_drivers:
+                self._warm.append(member)
 
     @property
     def is_empty(self) -> bool:

@@ -133,9 +133,8 @@ class PlaceQueue:
 
     def match(self, now: float) -> list[DriverPlaceGranted]:
         """Assign the free places to waiting jobs."""
-        homes = self._open_kept()
         room = self._quotas.driver_room()
-        places = self._serve_restarting(homes, room) if homes else []
+        places = self._serve_restarting(room)
         if self._claim is not None:
             job, member = self._claim.job, self._claim.member
             if job.need is not None and has_place(member, job.need) and room.left(job):
@@ -157,24 +156,22 @@ class PlaceQueue:
                 self._make_claim(job, need, now)
         return places
 
-    def _open_kept(self) -> list[tuple[JobAccount, DriverNeed, Member]]:
-        """Open the places that were kept for jobs that have asked for one by now, and return them."""
+    def _serve_restarting(self, room: NamespaceRoom) -> list[DriverPlaceGranted]:
+        """Give each job that has asked again the best place: at least the one that was kept, if the driver fits there.
+
+        A place that is kept for another one is not open to it.
+        """
         homes = [
             (job, job.need, job.reserved_on)
             for job in sorted(self._kept, key=lambda job: job.order)
             if job.need is not None and job.reserved_on is not None
         ]
-        for job, _, _ in homes:
-            self.unreserve(job)
-        return homes
-
-    def _serve_restarting(
-        self, homes: list[tuple[JobAccount, DriverNeed, Member]], room: NamespaceRoom
-    ) -> list[DriverPlaceGranted]:
-        """Give each of these jobs the best place: at least the one that was kept, if the driver still fits there."""
         places: list[DriverPlaceGranted] = []
-        rounds = PlaceRound(self._members.values(), self._state)
+        rounds = PlaceRound(self._members.values() if homes else (), self._state)
         for job, need, home in homes:
+            self.unreserve(job)
+            room.take(job, -1)
+            rounds.add(home)
             fits = home.is_open and has_place(home, need) and need.python in ("", home.info.runtime.python)
             found = rounds.choose(job, need) or (home if fits else None)
             if found is not None and room.left(job):

@@ -259,6 +259,26 @@ def test_a_place_that_was_kept_for_long_enough_is_not_kept_again() -> None:
     assert world.rig.places(late) == {driver: "tm-1"}
 
 
+@pytest.mark.parametrize("quotas", [None, NamespaceLimits(drivers=2)])
+def test_of_jobs_that_restart_together_none_takes_the_place_that_is_kept_for_another(
+    quotas: NamespaceLimits | None,
+) -> None:
+    rig, gpu = Rig(quotas), amounts({"gpu": 1})
+    small = rig.add("tm-1", driver_places=1)
+    large = rig.add("tm-2", driver_places=1, total=ResourceProfile(cores=4, memory_mb=16_384, custom=gpu))
+    first, second = rig.job(namespace="a"), rig.job(namespace="a")
+    homes = {first: small, second: large}
+    for job_id, home in homes.items():
+        rig.slots.jobs.begin_attempt(job_id, 2, BEGAN)
+        rig.report(home, drivers=(DriverUse(job_id, 2, 1000, live=True),), now=BEGAN)
+    for job_id, home in homes.items():
+        rig.report(home, drivers=(DriverUse(job_id, 2, 1000, live=False),), now=ENDED)
+        rig.slots.jobs.end_attempt(job_id, 2, ENDED, returns=True)
+    rig.slots.jobs.request_place(first, DriverNeed(1000, ""), 3, ENDED)
+    rig.slots.jobs.request_place(second, DriverNeed(1000, "", custom=gpu), 3, ENDED)
+    assert rig.places(ENDED) == {first: "tm-1", second: "tm-2"}
+
+
 class Moved:
     """A job whose driver was on a node that takes nothing new now; three of its slots are kept on ``tm-2``."""
 
