@@ -184,7 +184,8 @@ class Restrictions:
     def _has_room(self, driver: DriverUse, home: Member) -> bool:
         for member in self._members.values():
             if takes_drivers(member) and member.info.runtime.python == home.info.runtime.python:
-                own = (one.profile.memory_mb for one in member.allocations.values() if one.job_id == driver.job_id)
+                slots = (*member.allocations.values(), *member.kept.values())
+                own = (one.profile.memory_mb for one in slots if one.job_id == driver.job_id)
                 enough = fit(driver.custom, member.free_custom)
                 if enough and member.free_memory + sum(own) >= driver.memory_mb:
                     return True

@@ -300,6 +300,21 @@ class Moved:
         return self.rig.places(ENDED)
 
 
+def test_a_driver_that_leaves_a_draining_node_still_fits_where_its_freed_slots_are_kept() -> None:
+    world = Restart(count=0)
+    rig, job = world.rig, world.job
+    rig.slots.restrictions.take_leaving(world.node.id, drains=True)
+    node = rig.add("tm-2", slots=3, total=ResourceProfile(cores=4, memory_mb=3 * 1024))
+    world.require(job, 2, 3)
+    held = [allotted.allocation for allotted in rig.match(BEGAN)]
+    rig.report(node, *held, now=BEGAN)
+    assert rig.slots.restrictions.movable() == {job}
+    rig.slots.jobs.close_requirements(job, 2, ENDED, returns=True)
+    rig.report(node, now=ENDED)
+    assert rig.slots.restrictions.movable() == {job}
+    assert rig.slots.restrictions.moving() == ()
+
+
 @pytest.mark.parametrize(("memory_mb", "left"), [(1000, 2), (2000, 1), (3000, 0)])
 def test_slots_that_are_kept_do_not_take_the_memory_of_their_own_driver(memory_mb: int, left: int) -> None:
     moved = Moved()
