@@ -265,11 +265,12 @@ class StandbyPool:
             if self.memory_mb + profile.memory_mb <= self._free_mb:
                 yield StartStandby(self._members.start(profile, job_id).standby_id, profile)
                 return
-            missing_mb = self.memory_mb + profile.memory_mb - self._free_mb
-            replaced = _large_enough(self._members.ready_for_any(), missing_mb)
-            if replaced is not None:
-                yield self._end(replaced, "a job's reserved standby needs its memory")
-                return
+            missing_mb = self._excess() + profile.memory_mb
+            several = _together_large_enough(self._members.ready_for_any(), missing_mb)
+            for standby in several:
+                yield self._end(standby, "a job's reserved standby needs its memory")
+            if several or missing_mb <= 0:
+                return  # it is started once these, or others that are ending, have gone
         for kind in self.sizes:
             members = self._members.for_any(kind)
             present = Counter(standby.profile for standby in members)
@@ -311,3 +312,18 @@ class StandbyPool:
 def _large_enough(able: list[Standby], memory_mb: int) -> Standby | None:
     """Return the first process that takes so much memory, or None."""
     return next((standby for standby in able if standby.profile.memory_mb >= memory_mb), None)
+
+
+def _together_large_enough(able: list[Standby], memory_mb: int) -> list[Standby]:
+    """Return as few processes as possible that take so much memory together; none if all of them take less."""
+    if memory_mb <= 0:
+        return []
+    if (one := _large_enough(able, memory_mb)) is not None:
+        return [one]
+    chosen: list[Standby] = []
+    for standby in sorted(able, key=lambda standby: -standby.profile.memory_mb):
+        chosen.append(standby)
+        memory_mb -= standby.profile.memory_mb
+        if memory_mb <= 0:
+            return chosen
+    return []

@@ -158,6 +158,30 @@ def test_another_process_ends_where_the_reserved_one_needs_its_memory() -> None:
     assert handled(pool, StandbyEnded("driver-1")) == [StartStandby("driver-2", LARGE)]
 
 
+def with_two_executors() -> StandbyPool:
+    """Return a pool with job ONE's reserved standby and, for any job, a driver and two executors, all of one size."""
+    sizes = {StandbyKind.DRIVER: 1, StandbyKind.EXECUTOR: 1}
+    pool = StandbyPool(sizes, {StandbyKind.DRIVER: DRIVER, StandbyKind.EXECUTOR: EXECUTOR}, slots=4)
+    handled(pool, FREE, Warmed("driver-1"), Reserve({ONE: DRIVER}), Prepared("driver-1"))
+    for number in (2, 3, 4):
+        for kind in StandbyKind:
+            handled(pool, Warmed(f"{kind.value}-{number}"))
+    assert pool.count_ready() == {StandbyKind.DRIVER: 1, StandbyKind.EXECUTOR: 2}
+    return pool
+
+
+def test_as_many_others_end_as_the_reserved_one_needs_and_none_takes_their_memory() -> None:
+    pool = with_two_executors()
+    tight = Look(free_mb=2 * DRIVER.memory_mb + LARGE.memory_mb, is_busy=False)
+    handled(pool, tight)
+    effects = handled(pool, Reserve({ONE: DRIVER, TWO: LARGE}))
+    ended = [effect.standby_id for effect in effects if isinstance(effect, EndStandby)]
+    assert len(effects) == len(ended) == 2
+    assert handled(pool, tight) == [], "they are on their way"
+    assert handled(pool, StandbyEnded(ended[0])) == []
+    assert handled(pool, StandbyEnded(ended[1])) == [StartStandby("driver-5", LARGE)]
+
+
 def test_nothing_ends_where_that_would_not_make_enough_room() -> None:
     pool = with_ready_driver()
     assert handled(pool, Look(free_mb=LARGE.memory_mb - 1, is_busy=False), Reserve({ONE: LARGE})) == []
