@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import RegisterTaskManager, TaskManagerHeartbeat
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, TaskManagerInfo
 

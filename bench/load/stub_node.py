@@ -27,11 +27,11 @@ from emberkeep.daemons.leader_following import follow_leader, locate_by_zookeepe
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmaster import job_manager_link as jobmaster_link
 from emberkeep.jobmaster.identity import Identity
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterReply, ReportNow
 from emberkeep.protocol.messages.logs import ListLogs, LogsListed
-from emberkeep.protocol.messages.progress import JobMasterStatus
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState, TaskManagerReport
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState, TaskManagerReport
 from emberkeep.protocol.messages.task_managers import AllocateSlot, AttemptKey, StartDriver
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from bench.commands import EMBERKEEP, JOBS, execute
@@ -49,9 +51,16 @@ def next_commit(checkpoint: Path, since: float) -> float:
     """Return when a micro-batch was first committed after ``since`` (Unix seconds both). Raises SystemExit."""
     deadline = time.monotonic() + _COMMIT_SECONDS
     while time.monotonic() < deadline:
-        commits = [path for path in checkpoint.glob("commits/*") if path.name.isdecimal()]
-        later = [moment for moment in (path.stat().st_mtime for path in commits) if moment > since]
+        later = [moment for moment in _commits(checkpoint) if moment > since]
         if later:
             return min(later)
         time.sleep(0.02)
     raise SystemExit(f"no micro-batch was committed within {_COMMIT_SECONDS:g} s")
+
+
+def _commits(checkpoint: Path) -> Iterator[float]:
+    """Yield when each micro-batch was committed (Unix seconds), of those that Spark still has."""
+    for path in checkpoint.glob("commits/*"):
+        if path.name.isdecimal():
+            with suppress(FileNotFoundError):
+                yield path.stat().st_mtime

@@ -111,7 +111,7 @@ class BenchCluster:
 
 
 async def _are_warm(client: RestClient, least: int) -> bool:
-    """Return whether all standby processes for any job are ready: ``least``, and more where some are reserved."""
+    """True if all standby processes for any job are ready: ``least``, and more where some are reserved."""
     reports = [manager.emberkeep.standbys for manager in await client.task_managers()]
     ready = sum(report.drivers + report.executors for report in reports if report is not None)
     kept = sum(report.drivers_kept + report.executors_kept for report in reports if report is not None)
