@@ -12,7 +12,7 @@ from typing import Protocol
 
 from demo.commands import Cluster
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest_jobs import ExecutorInfo, JobDetailsInfo, JobExtension
 
 EXECUTORS = 2

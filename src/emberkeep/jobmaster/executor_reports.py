@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.protocol.messages.reports import ExecutorReport, ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ExecutorReport, ProcessState
 from emberkeep.slots.pool.events import FoundExecutor
 from emberkeep.slots.pool.held_slot import ExecutorState
 

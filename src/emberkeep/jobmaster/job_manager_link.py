@@ -15,8 +15,8 @@ from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.lease import AttemptLease
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster
-from emberkeep.protocol.messages.progress import JobMasterStatus
 from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.transport import RpcClient
 

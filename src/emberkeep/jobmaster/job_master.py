@@ -45,8 +45,8 @@ from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
 from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages.executors import ExecutorChanged, OfferSlots, OfferSlotsReply
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterReply, ProgressRead, ReadProgress, ReportNow
-from emberkeep.protocol.messages.progress import JobMasterStatus
 from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.pool import events as pool

@@ -14,7 +14,7 @@ from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.records import ProgressRecord, ReportKey
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork
 from emberkeep.jobs.traces.recovery_trace import Milestone
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 from emberkeep.slots.model import SlotRequirement
 
 

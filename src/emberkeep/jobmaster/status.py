@@ -17,8 +17,8 @@ from emberkeep.jobs.progress.totals import TotalsOfQueries
 from emberkeep.jobs.progress.trend import TaskCounts, Trend
 from emberkeep.jobs.progress.work import NOTHING_DONE, AttemptWork, ended
 from emberkeep.lifecycle.model import ProcedureProgress
-from emberkeep.protocol.messages.progress import Departure, ExecutorView, JobMasterStatus, Scaling
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.job_master_reports import Departure, ExecutorView, JobMasterStatus, Scaling
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.slots.model import Reclaim
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.held_slot import HeldSlot

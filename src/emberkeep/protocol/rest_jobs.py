@@ -9,7 +9,7 @@ from msgspec import field
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.progress.rest_work import CourseInfo, EndedExecutorInfo, WorkInfo
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis

@@ -7,7 +7,7 @@ import enum
 from msgspec import field
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest import Camel, Duration, Kebab, Millis
 
 

@@ -9,7 +9,7 @@ import msgspec
 from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
     ReservedStandby,

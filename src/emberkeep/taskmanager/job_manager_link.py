@@ -18,7 +18,7 @@ from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.system import System
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
     RegisterTaskManager,

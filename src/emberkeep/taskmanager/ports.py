@@ -13,7 +13,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.local_state.model import Caller
 from emberkeep.protocol.messages.executors import StartExecutor
-from emberkeep.protocol.messages.reports import (
+from emberkeep.protocol.messages.task_manager_reports import (
     BlobCacheReport,
     LocalStateReport,
     ReservedStandbyReport,

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages.reports import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import (
+    DriverReport,
+    ExecutorReport,
+    ProcessState,
+    TaskManagerReport,
+)
 from emberkeep.slots.custom.addresses import amounts_of
 from emberkeep.slots.table.driver_places import HeldDriver
 from emberkeep.slots.table.slot import Slot, SlotState

@@ -15,7 +15,7 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import TaskManagerView
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.web.nodes import EvacuationProgress, leaving, progress
 
 MOST_NODES: Final = 80

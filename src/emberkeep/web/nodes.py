@@ -11,7 +11,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
 from emberkeep.jobmanager.views.cluster import TaskManagerView
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 

@@ -27,7 +27,7 @@ from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import RegisterTaskManager, TaskManagerRegistered
 from emberkeep.rest.blobs import task_manager_blobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo

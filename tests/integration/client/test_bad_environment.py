@@ -25,7 +25,7 @@ from emberkeep.client.clusters.cluster_file import read_cluster, write_cluster
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources, JobStatus
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import RegisterTaskManager, TaskManagerRegistered
 from emberkeep.protocol.rest_submission import JobSubmission
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo

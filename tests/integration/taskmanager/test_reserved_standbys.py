@@ -30,7 +30,7 @@ from emberkeep.daemons.records.standby_messages import (
     receive,
 )
 from emberkeep.daemons.taskmanager import standby_starts, standbys
-from emberkeep.protocol.messages.reports import ReservedStandbyReport
+from emberkeep.protocol.messages.task_manager_reports import ReservedStandbyReport
 from emberkeep.protocol.messages.task_managers import ReservedStandby
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys import back_off

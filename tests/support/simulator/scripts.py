@@ -30,7 +30,7 @@ from emberkeep.jobs.progress.records import ProgressRecord
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 from emberkeep.protocol.messages.task_managers import StartDriver
 from emberkeep.slots.custom.amounts import amounts
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement

@@ -20,7 +20,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryCause
 from emberkeep.protocol import rest_logs
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,

@@ -16,7 +16,7 @@ from emberkeep.cli.nodes import wait as node_wait
 from emberkeep.cli.nodes.wait import PlaceLook, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest_task_managers
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info, task_manager_info
 
 Output = pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli import terminal
 from emberkeep.cli.terminal import JobTerminal
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest_jobs import DynamicAllocationInfo, ExecutorInfo
 from tests.unit.client.fake_job_manager import job_info
 

@@ -4,7 +4,7 @@ import pytest
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli.wording import backlog_text, counted, duration, executors_text, memory, status_text, timestamp
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest_jobs import BacklogInfo, DynamicAllocationInfo, ExecutorInfo, StreamingQuery
 from tests.unit.client.fake_job_manager import job_info
 

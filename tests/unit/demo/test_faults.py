@@ -7,7 +7,7 @@ import pytest
 from demo.faults import AgentKilled, ExecutorsKilled, LeaderKilled, NodeEvacuated, NotKept, ProcessesKept, processes
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest_jobs import DriverInfo, ExecutorInfo, JobDetailsInfo
 from tests.unit.client.fake_job_manager import job_info
 

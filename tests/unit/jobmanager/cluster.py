@@ -18,7 +18,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
 from emberkeep.kept_logs.ports import LogStore, NoLogStore
 from emberkeep.notifications.ports import Notifier, SilentNotifier
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.messages.task_managers import StopDriver
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.usage.ports import UsageStore

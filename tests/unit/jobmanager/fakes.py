@@ -14,16 +14,16 @@ from emberkeep.jobs.model import (
     JobGraph,
     JobResources,
 )
+from emberkeep.protocol.messages.job_master_reports import ExecutorView, JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
-from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus
-from emberkeep.protocol.messages.reports import (
+from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import (
     DriverReport,
     ProcessState,
     ReservedStandbyReport,
     StandbyReport,
     TaskManagerReport,
 )
-from emberkeep.protocol.messages.root import Ack, Message
 from emberkeep.protocol.messages.task_managers import (
     AllocateSlot,
     RegisterTaskManager,

@@ -46,6 +46,7 @@ from emberkeep.protocol.messages.executors import (
     SlotsReply,
     StartExecutor,
 )
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import (
     JobMasterHeartbeat,
     JobMasterReply,
@@ -55,9 +56,8 @@ from emberkeep.protocol.messages.job_masters import (
     ReportNow,
     ReportOutcome,
 )
-from emberkeep.protocol.messages.progress import JobMasterStatus
-from emberkeep.protocol.messages.reports import ExecutorReport, ProcessState
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import ExecutorReport, ProcessState
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from tests.support.fake_spark import FakeSpark
 from tests.support.memory_rpc import MemoryNetwork

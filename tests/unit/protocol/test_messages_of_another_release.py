@@ -12,9 +12,9 @@ from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.protocol.encoding.wire import decode_error, decode_reply, decode_request, encode_error
 from emberkeep.protocol.messages.executors import ReleaseSlot, SlotsReply
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat
-from emberkeep.protocol.messages.progress import JobMasterStatus
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 
 pytestmark = pytest.mark.req("SAFE-14")
 

@@ -49,8 +49,8 @@ from emberkeep.jobs.upgrades.model import Upgrade, UpgradePhase
 from emberkeep.jobs.upgrades.words import upgrade_text
 from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.model import ProcedurePhase, ProcedureRequest
-from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, QueryProgress
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState, TaskManagerReport
+from emberkeep.protocol.messages.job_master_reports import ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState, TaskManagerReport
 from emberkeep.slots.model import (
     Allocation,
     ProcessStart,

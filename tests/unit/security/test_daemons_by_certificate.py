@@ -45,8 +45,8 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager import process as task_managers
 from emberkeep.daemons.taskmanager.working_place import held_working_place
 from emberkeep.protocol.messages.logs import ListLogs, LogsListed
-from emberkeep.protocol.messages.reports import TaskManagerReport
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
     StartDriver,

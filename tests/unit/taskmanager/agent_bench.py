@@ -22,8 +22,8 @@ from emberkeep.protocol.messages.executors import (
     SlotsReply,
     StartExecutor,
 )
-from emberkeep.protocol.messages.reports import DriverReport, TaskManagerReport
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     AllocateSlot,
     RegisterTaskManager,

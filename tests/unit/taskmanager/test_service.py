@@ -11,8 +11,8 @@ from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLa
 from emberkeep.base.ids import AllocationId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages.executors import ExecutorChanged, OfferSlots, OfferSlotsReply, ReleaseSlot
-from emberkeep.protocol.messages.reports import ProcessState
 from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
     RegisterTaskManager,

@@ -22,7 +22,7 @@ from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStat
 from emberkeep.jobs.periodic.model import PeriodicSettings, PeriodicView
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages.progress import Scaling
+from emberkeep.protocol.messages.job_master_reports import Scaling
 from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.watchdog.model import Alarm, AlarmKind

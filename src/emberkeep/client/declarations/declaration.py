@@ -92,6 +92,13 @@ class Wanted:
     job: PreparedJob
 
 
+_FIELDS = {
+    "": Declaration.__struct_encode_fields__,
+    "savepoints": SavepointSchedule.__struct_encode_fields__,
+    "upgrade": UpgradePolicy.__struct_encode_fields__,
+}
+
+
 def read_declaration(path: Path) -> Declaration:
     """Return the declaration in a YAML file. Raises InvalidInput that names the file and the field."""
     try:
@@ -103,10 +110,8 @@ def read_declaration(path: Path) -> Declaration:
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}", field="FILE") from None
     except msgspec.ValidationError as error:
-        kinds = (Declaration, SavepointSchedule, UpgradePolicy)
-        known = [name for kind in kinds for name in kind.__struct_encode_fields__]
         raise InvalidInput(
-            f"{path}: {mistake(str(error), known)}",
+            f"{path}: {mistake(str(error), _FIELDS)}",
             field="FILE",
             hint="`emberkeep apply --schema` prints the fields of a declared job",
         ) from None

@@ -23,7 +23,7 @@ from emberkeep.daemons.taskmanager.process_files import ReservedFiles
 from emberkeep.daemons.taskmanager.standby_starts import MakeStandby, StandbyProcess
 from emberkeep.daemons.taskmanager.standby_takes import EndableTakes, StandbyFiles, StandbyTakes, Supervisor, TakeOver
 from emberkeep.jobs.model import JobGraph
-from emberkeep.protocol.messages.reports import ReservedStandbyReport, StandbyReport
+from emberkeep.protocol.messages.task_manager_reports import ReservedStandbyReport, StandbyReport
 from emberkeep.slots.model import ProcessStart
 from emberkeep.slots.standbys.events import (
     Asked,

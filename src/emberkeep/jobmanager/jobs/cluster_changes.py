@@ -8,7 +8,7 @@ from emberkeep.jobmanager.jobs.driver_moves import DriverMoves
 from emberkeep.jobmanager.jobs.job_machines import JobMachines
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 from emberkeep.protocol.messages.task_managers import AttemptKey
 from emberkeep.slots.model import TaskManagerInfo
 

@@ -23,8 +23,8 @@ from emberkeep.jobs.checkpoints import merged
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, RegisterJobMaster, ReportOutcome
-from emberkeep.protocol.messages.progress import JobMasterStatus
 
 END_PATIENCE = 1.0  # seconds for which a reply to a driver waits for the record of a request's or job's end
 

@@ -25,7 +25,7 @@ from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.locations import is_same_place
 from emberkeep.lifecycle.requests.machine import RequestMachine
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.watchdog.machine import JobWatch
 
 _LACK_OVER_MS = 5000

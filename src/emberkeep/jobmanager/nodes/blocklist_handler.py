@@ -31,7 +31,7 @@ from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist
 from emberkeep.jobmanager.notes.blocklist_notes import blocklist_changes
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blocklist import Blocking
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 CHANGES_WAITING = 1000  # requested changes that are not written yet
 WATCH_INTERVAL = 0.5  # seconds between two checks for expired entries

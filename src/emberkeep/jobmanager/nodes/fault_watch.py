@@ -19,8 +19,8 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.blocklist.symptoms import symptom_of
 from emberkeep.jobs.model import ExceptionEntry, FailureKind
-from emberkeep.protocol.messages.progress import JobMasterStatus
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 from emberkeep.slots.model import TaskManagerInfo
 
 NODES_KEPT = 20_000  # task managers whose node is remembered, lost ones included

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from emberkeep.chronicle.occurrence import Occurrence, What
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 
 def registered(report: JobMasterStatus) -> dict[str, str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobs.progress.flows import FlowProgress
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 
 class FlowNotes:

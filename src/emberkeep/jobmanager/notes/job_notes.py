@@ -18,7 +18,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryTrace
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 _RESULTS = frozenset({Milestone.BATCH_COMMITTED, Milestone.STAGE_COMPLETED})
 

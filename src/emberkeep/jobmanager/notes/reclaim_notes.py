@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from emberkeep.chronicle.occurrence import Occurrence, What
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.slots.model import Reclaim
 
 

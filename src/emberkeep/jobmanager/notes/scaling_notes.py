@@ -14,7 +14,7 @@ from typing import Final
 from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.notes.executor_notes import executors_changed, registered
 from emberkeep.jobs.model import ExceptionEntry
-from emberkeep.protocol.messages.progress import JobMasterStatus, Scaling
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus, Scaling
 
 PAUSE_MS: Final = 60_000  # between two entries about the number of executors
 LACK_MS: Final = 30_000  # for which a job that wants executors must have none

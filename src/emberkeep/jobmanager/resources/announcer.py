@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.protocol.messages.reports import DriverReport
+from emberkeep.protocol.messages.task_manager_reports import DriverReport
 from emberkeep.protocol.messages.task_managers import AttemptKey
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.restrictions import Restrictions

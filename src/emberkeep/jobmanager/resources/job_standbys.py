@@ -6,7 +6,7 @@ from emberkeep.base.actors import Actor, ActorPart, told
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobs.model import JobGraph
 from emberkeep.protocol.limits import RESERVED_GRAPHS
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import ReservedStandby
 from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.reserved.choices import RESERVED_STANDBYS, ReservedStandbys

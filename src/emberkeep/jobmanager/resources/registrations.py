@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import TaskManagerView
-from emberkeep.protocol.messages.reports import ProcessState, TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import ProcessState, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.registered_task_managers import RegisteredTaskManagers
 

@@ -37,7 +37,7 @@ from emberkeep.jobmanager.resources.usage_keeper import UsageKeeper
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import TaskManagerView, UsageView
 from emberkeep.protocol.limits import RESERVED_CHECKPOINTS
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
     TaskManagerHeartbeat,

@@ -21,7 +21,7 @@ from emberkeep.jobmanager.resources.usage_keeper import usage_view
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import UsageView
 from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
-from emberkeep.protocol.messages.reports import ProcessState, TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import ProcessState, TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     AttemptKey,
     RegisterTaskManager,

@@ -13,7 +13,7 @@ from emberkeep.base.actors import Actor, ActorPart, asked
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.jobmanager.term import Term
 from emberkeep.jobmanager.views.cluster import UsageView
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.usage.histories import KeptHistories, UsageHistories
 from emberkeep.usage.history import EARLIER_STEPS, UsageHistory
 from emberkeep.usage.ports import UsageStore

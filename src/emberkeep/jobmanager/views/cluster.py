@@ -18,8 +18,8 @@ from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobRes
 from emberkeep.jobs.periodic.model import PeriodicView
 from emberkeep.jobs.progress.work import ended
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages.progress import JobMasterStatus
-from emberkeep.protocol.messages.reports import TaskManagerReport
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.usage.history import Sample

@@ -7,7 +7,7 @@ import msgspec
 from emberkeep.jobs.model import JobResult
 from emberkeep.jobs.progress.kept_work import KeptWork
 from emberkeep.jobs.progress.work import ended
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 
 def with_work(result: JobResult, report: JobMasterStatus | None) -> JobResult:

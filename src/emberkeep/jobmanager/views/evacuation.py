@@ -8,8 +8,8 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import Evacuation, JobView, TaskManagerView
-from emberkeep.protocol.messages.progress import Departure
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.job_master_reports import Departure
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 
 UNKNOWN = -1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from emberkeep.jobs.progress.records import SourceProgress
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 
 _LONGEST = 120  # characters of a name
 _ID = 8  # characters of a query's id that tell it from another of the same name

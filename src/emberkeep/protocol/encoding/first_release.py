@@ -14,10 +14,15 @@ import msgspec
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, JobGraph, JobResources
 from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages.executors import OfferSlotsReply, StartExecutor
+from emberkeep.protocol.messages.job_master_reports import ExecutorView, JobMasterStatus, QueryProgress
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, RegisterJobMaster, ReportOutcome
-from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, QueryProgress
-from emberkeep.protocol.messages.reports import DriverReport, ExecutorReport, StateGatewayReport, TaskManagerReport
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import (
+    DriverReport,
+    ExecutorReport,
+    StateGatewayReport,
+    TaskManagerReport,
+)
 from emberkeep.protocol.messages.task_managers import (
     AllocateSlot,
     RegisterTaskManager,

@@ -8,5 +8,5 @@ refuses the request with Conflict. Messages are encoded as MessagePack; wrong ty
 Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
 and the default of a new field means what the previous release did. PROTOCOL_VERSION changes only if that is impossible.
 
-What two kinds of processes say to each other is in one module.
+Each module has what two kinds of processes send to each other, or what one kind reports.
 """

@@ -7,8 +7,8 @@ import msgspec
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact
 from emberkeep.local_state.model import Holding
-from emberkeep.protocol.messages.reports import ExecutorReport
 from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_manager_reports import ExecutorReport
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.model import Allocation, TaskManagerInfo
 

@@ -15,8 +15,8 @@ from emberkeep.jobs.progress.trend import Trend
 from emberkeep.jobs.progress.work import AttemptWork
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureProgress
-from emberkeep.protocol.messages.reports import ProcessState
 from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.slots.model import ProcessStart, Reclaim, SlotRequirement
 
 

@@ -8,7 +8,7 @@ from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.jobs.progress.history import HistoryPage, Selection
 from emberkeep.jobs.traces.recovery_trace import TraceReport
 from emberkeep.lifecycle.model import ProcedureRequest
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.root import Message
 from emberkeep.slots.model import Reclaim
 

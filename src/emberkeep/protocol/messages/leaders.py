@@ -1,4 +1,4 @@
-"""Messages of processes that get no reply from their leader."""
+"""Messages by which a process that gets no reply from its leader finds the leader."""
 
 from __future__ import annotations
 

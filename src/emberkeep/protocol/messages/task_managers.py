@@ -6,8 +6,8 @@ from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import JobGraph
 from emberkeep.lifecycle.model import ProcedureRequest
-from emberkeep.protocol.messages.reports import TaskManagerReport
 from emberkeep.protocol.messages.root import Message
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.slots.custom.addresses import ResourceAddresses
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 

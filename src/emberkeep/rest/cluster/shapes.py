@@ -12,7 +12,7 @@ import emberkeep
 from emberkeep.jobmanager.views.briefs import JobBrief
 from emberkeep.jobmanager.views.cluster import JobManagerGateway, Stranger, TaskManagerView, UsageView
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import DriverReport
+from emberkeep.protocol.messages.task_manager_reports import DriverReport
 from emberkeep.protocol.rest_cluster import ClusterExtension, ClusterOverview, TaskManagerOfAnotherStore
 from emberkeep.protocol.rest_task_managers import (
     DriverOnTaskManager,

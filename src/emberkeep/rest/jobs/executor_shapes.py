@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.jobs.progress.work import ExecutorWork
-from emberkeep.protocol.messages.progress import Departure, ExecutorView, JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import Departure, ExecutorView, JobMasterStatus
 from emberkeep.protocol.progress.rest_work import EndedExecutorInfo
 from emberkeep.protocol.rest_jobs import DepartureInfo, ExecutorInfo
 

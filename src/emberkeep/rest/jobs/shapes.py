@@ -11,7 +11,7 @@ from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.progress.outstanding import Outstanding
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages.progress import JobMasterStatus, QueryProgress, Scaling
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus, QueryProgress, Scaling
 from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,

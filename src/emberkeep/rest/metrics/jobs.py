@@ -21,7 +21,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.records import seconds_for
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.jobs.progress.work import AttemptWork
-from emberkeep.protocol.messages.progress import JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus, QueryProgress
 from emberkeep.rest.metrics.sources import source_metrics
 
 _JOB, _QUERY = "job", "query"

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from emberkeep.jobmanager.views.cluster import TaskManagerView
-from emberkeep.protocol.messages.reports import StateGatewayReport
+from emberkeep.protocol.messages.task_manager_reports import StateGatewayReport
 
 _LABEL = "task_manager"
 _PREFIX = "emberkeep_state_gateway_"

@@ -18,7 +18,7 @@ from emberkeep.blobs.cache_machine import CacheDeletion, CacheMachine
 from emberkeep.blobs.errors import DamagedBlob
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.ports import BlobSource, BlobStorage, LocalStore
-from emberkeep.protocol.messages.reports import BlobCacheReport
+from emberkeep.protocol.messages.task_manager_reports import BlobCacheReport
 from emberkeep.taskmanager.blobs.supply import BlobSupply
 
 log = structlog.get_logger(__name__)

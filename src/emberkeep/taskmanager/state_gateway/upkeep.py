@@ -19,7 +19,7 @@ from emberkeep.local_state.machine import DropAllocation, DropJob, Effect, HandO
 from emberkeep.local_state.model import CopyRecord, FileStatus
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.limits import LOCAL_STATE_JOBS
-from emberkeep.protocol.messages.reports import LocalStateReport, StateGatewayReport
+from emberkeep.protocol.messages.task_manager_reports import LocalStateReport, StateGatewayReport
 from emberkeep.slots.model import Allocation
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 

@@ -11,7 +11,7 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.cli.jobs.view import print_job
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import FailureKind
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.protocol.rest_jobs import AttemptInfo, ExceptionHistory, ExecutorInfo, JobDetailsInfo, JobExceptions
 from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 from emberkeep.slots.model import ProcessStart

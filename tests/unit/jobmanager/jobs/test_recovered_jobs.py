@@ -13,7 +13,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 from tests.support.contracts.job_store import batch
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph

@@ -16,7 +16,7 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.jobs.progress.totals import QueryTotals
 from emberkeep.notifications.model import EventKind, Notification
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 from emberkeep.watchdog.model import AlarmKind, QueryFacts
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph, status

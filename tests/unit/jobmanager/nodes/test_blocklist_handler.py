@@ -11,7 +11,7 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.progress import Departure
+from emberkeep.protocol.messages.job_master_reports import Departure
 from tests.support.simulator.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, executor_in, graph

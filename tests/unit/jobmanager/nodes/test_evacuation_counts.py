@@ -8,7 +8,7 @@ import pytest
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobmanager.views.evacuation import with_evacuations
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.progress import Departure
+from emberkeep.protocol.messages.job_master_reports import Departure
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.memory_store import FailingStore
 from tests.unit.rest.fake_gateway import job_id, job_view, status_report, task_manager_view

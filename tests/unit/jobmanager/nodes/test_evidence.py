@@ -10,8 +10,8 @@ from emberkeep.blocklist.model import Place, PlaceKind, Removal
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages.progress import ExecutorView
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.job_master_reports import ExecutorView
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 from tests.unit.jobmanager.fakes import status
 from tests.unit.slots.test_slot_manager import info
 

@@ -12,8 +12,8 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind
 from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import ExceptionEntry
-from emberkeep.protocol.messages.progress import ExecutorView
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.job_master_reports import ExecutorView
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from tests.support.simulator.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster

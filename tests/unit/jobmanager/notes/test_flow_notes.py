@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobs.progress.flows import FlowProgress
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 
 
 def flow(name: str, state: str, time_ms: int = 100) -> FlowProgress:

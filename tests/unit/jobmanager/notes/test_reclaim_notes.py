@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.chronicle.occurrence import What
 from emberkeep.jobmanager.notes.job_notes import JobNotes
-from emberkeep.protocol.messages.progress import JobMasterStatus
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.slots.model import Reclaim
 
 pytestmark = pytest.mark.req("RES-6")

@@ -11,8 +11,8 @@ from emberkeep.chronicle.occurrence import Occurrence, What
 from emberkeep.jobmanager.notes.job_notes import JobNotes
 from emberkeep.jobmanager.notes.scaling_notes import LACK_MS, PAUSE_MS
 from emberkeep.jobs.model import ExceptionEntry
-from emberkeep.protocol.messages.progress import ExecutorView, JobMasterStatus, Scaling
-from emberkeep.protocol.messages.reports import ProcessState
+from emberkeep.protocol.messages.job_master_reports import ExecutorView, JobMasterStatus, Scaling
+from emberkeep.protocol.messages.task_manager_reports import ProcessState
 
 SECOND = 1000
 numbers = count(1)

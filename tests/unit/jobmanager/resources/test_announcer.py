@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobmanager.resources.announcer import Announcer
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState
 from emberkeep.protocol.messages.task_managers import AttemptKey
 from emberkeep.slots.ledger import DriverUse
 from emberkeep.slots.model import TaskManagerInfo

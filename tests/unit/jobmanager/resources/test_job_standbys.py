@@ -10,7 +10,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.limits import RESERVED_GRAPHS
-from emberkeep.protocol.messages.reports import StandbyReport
+from emberkeep.protocol.messages.task_manager_reports import StandbyReport
 from emberkeep.protocol.messages.task_managers import ReservedStandby
 from emberkeep.slots.reserved.choices import StandbyView
 from tests.support.simulator.scripts import STREAM

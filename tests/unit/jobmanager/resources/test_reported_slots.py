@@ -10,7 +10,7 @@ from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import DriverReport, ProcessState, StandbyReport
+from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState, StandbyReport
 from emberkeep.usage.history import SHORTEST_STEP_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph

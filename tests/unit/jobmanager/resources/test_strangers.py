@@ -13,8 +13,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.resources.strangers import Strangers
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, JobMasterReply, ReportOutcome
-from emberkeep.protocol.messages.reports import TaskManagerReport
 from emberkeep.protocol.messages.root import Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import (
     RegisterTaskManager,
     TaskManagerHeartbeat,

@@ -23,8 +23,8 @@ from emberkeep.protocol import messages
 from emberkeep.protocol.encoding.first_release import ADDED, for_first_release
 from emberkeep.protocol.encoding.wire import encode_error, encode_message
 from emberkeep.protocol.messages.job_masters import ReportOutcome
-from emberkeep.protocol.messages.reports import TaskManagerReport
 from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Ack, Message
+from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
 from emberkeep.protocol.messages.task_managers import StopDriver, TaskManagerHeartbeat, TaskManagerHeartbeatReply
 
 pytestmark = [pytest.mark.req("SAFE-14"), pytest.mark.anyio]

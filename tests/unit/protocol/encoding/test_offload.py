@@ -28,8 +28,8 @@ from emberkeep.protocol.encoding.offload import (
 )
 from emberkeep.protocol.encoding.wire import encode_message
 from emberkeep.protocol.messages.executors import ReleaseSlot, StartExecutor
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, ReportOutcome
-from emberkeep.protocol.messages.progress import JobMasterStatus
 from emberkeep.protocol.messages.root import Ack
 from emberkeep.protocol.messages.task_managers import StopDriver
 

@@ -10,7 +10,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.jobs.progress.flows import FlowProgress
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
-from emberkeep.protocol.messages.progress import Scaling
+from emberkeep.protocol.messages.job_master_reports import Scaling
 from emberkeep.protocol.rest_jobs import BacklogInfo, JobDetailsInfo, JobExceptions, MultipleJobsDetails
 from emberkeep.slots.model import Reclaim
 from emberkeep.slots.reserved.choices import StandbyView

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from emberkeep.base.connections import Connections, process_limits
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages.reports import BlobCacheReport, StandbyReport, StateGatewayReport
+from emberkeep.protocol.messages.task_manager_reports import BlobCacheReport, StandbyReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import savepoint

@@ -15,7 +15,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.progress.records import SourceProgress
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 from emberkeep.rest.metrics.jobs import JobMetrics, SeriesLimits
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from tests.support.contracts.job_store import savepoint

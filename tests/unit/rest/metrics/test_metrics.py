@@ -15,7 +15,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import JobStatus
 from emberkeep.notifications.outbox import Counts
-from emberkeep.protocol.messages.reports import BlobCacheReport, StateGatewayReport
+from emberkeep.protocol.messages.task_manager_reports import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics.exposition import Metrics, OwnCondition, loop_lag
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, recovery_trace, status_report
 from tests.unit.rest.server import Site, eventually

@@ -37,9 +37,9 @@ from emberkeep.protocol.messages.executors import (
     ReleaseSlot,
     StartExecutor,
 )
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.job_masters import JobMasterHeartbeat, RegisterJobMaster, ReportOutcome
 from emberkeep.protocol.messages.leaders import AskLeader, LeaderTold
-from emberkeep.protocol.messages.progress import JobMasterStatus
 from emberkeep.protocol.messages.requests import REQUESTS
 from emberkeep.protocol.messages.root import PROTOCOL_VERSION, Message
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER

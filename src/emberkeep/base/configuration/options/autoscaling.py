@@ -1,4 +1,4 @@
-"""Options of streams that scale by their lag."""
+"""Options of streams whose number of executors follows their load."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from emberkeep.base.ids import ExecutorId
 from emberkeep.daemons.driver.spark.first_times import first_times
 from emberkeep.jobmaster.ports import BlocksLeft, DynamicAllocation, ExecutorDemand, SparkQuestions, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.doors.flows import known_flows
 from emberkeep.spark.driver_runtime import DriverRuntime

@@ -21,7 +21,7 @@ from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptRecord, FailureKind
 from emberkeep.jobs.progress.outstanding import unread
 from emberkeep.jobs.transitions import Phase
-from emberkeep.protocol.messages.progress import JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages.job_master_reports import JobMasterStatus, QueryProgress
 from emberkeep.watchdog.model import Alarm, Cleared, Effect, QueryFacts, Raised, RestartAdvised
 
 log = structlog.get_logger(__name__)

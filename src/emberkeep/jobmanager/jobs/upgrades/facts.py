@@ -11,7 +11,7 @@ from emberkeep.jobs.checkpoints import LOCATION_LIMIT, JobPointers
 from emberkeep.jobs.upgrades.model import Facts, QueryFacts, StopFacts, StopState, Upgrade, VersionFacts
 from emberkeep.lifecycle.requests.events import Ended
 from emberkeep.lifecycle.requests.transitions import RequestPhase
-from emberkeep.protocol.messages.progress import QueryProgress
+from emberkeep.protocol.messages.job_master_reports import QueryProgress
 
 
 def facts_of(
