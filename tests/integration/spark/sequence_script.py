@@ -57,7 +57,7 @@ class Job:
             shutil.rmtree(earlier)
         self.lives += 1
         hook._queries.clear()
-        hook._root = f"{self.home.as_uri()}/life-{self.lives}"
+        hook._root, hook._next_ordinal = f"{self.home.as_uri()}/life-{self.lives}", 0
         before = starts._restore
         starts._restore = Restore(savepoint, JobId(f"{self.lives:032x}"), before._storages, before._states, nothing,
                                   hook._notices)

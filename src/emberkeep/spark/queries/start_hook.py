@@ -17,15 +17,22 @@ from emberkeep.spark.files.state_locations import StateLocations
 from emberkeep.spark.model import ObservedQuery, StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.queries.checkpoints import QueryIdentity, can_recover, directory_of_named
+from emberkeep.spark.queries.checkpoint_store import CheckpointStore
+from emberkeep.spark.queries.checkpoints import (
+    QueryIdentity,
+    can_recover,
+    directory_of_named,
+    directory_of_unnamed,
+    record_unnamed,
+)
 from emberkeep.spark.queries.committed_before import CommittedBefore
 from emberkeep.spark.queries.progress import NOTHING_REPORTED, query_progress
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery, recorded_fields
 from emberkeep.spark.queries.state_placement import StatePlacement
-from emberkeep.spark.queries.unnamed_checkpoints import FUNCTION, Start, UnnamedCheckpoints
 
 _LOCATION = "checkpointLocation"
 _ROOT_SETTING = "spark.sql.streaming.checkpointLocation"
+_FUNCTION = "_emberkeep_function"
 _GIVEN = "_emberkeep_checkpoint"  # on a writer: (location that Spark was given, StartedQuery) of its last start
 
 
@@ -83,7 +90,7 @@ class QueryHook:
         self._starts = starts
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
-        self._unnamed = UnnamedCheckpoints(locations)
+        self._next_ordinal = 0
         self._running: list[tuple[Any, StartedQuery]] = []
 
     def install(self) -> None:
@@ -139,12 +146,8 @@ class QueryHook:
             described = _describe_call(writer, bound)
             if self._keeps_below_root(writer, described):
                 self._places.wait_for_own()
-            with self._starts.admitted(), self._unnamed.starting() as unnamed:
-                with self._lock:
-                    started = self._decide(writer, described, unnamed)
-                handle = self._start_new(original, writer, bound, described, started, (positional, named))
-                unnamed.succeeded(handle)
-                return handle
+            with self._starts.admitted():
+                return self._start_new(original, writer, bound, described, (positional, named))
 
         return start
 
@@ -154,9 +157,10 @@ class QueryHook:
         writer: Any,
         bound: inspect.BoundArguments,
         described: _Writer,
-        started: StartedQuery,
         call: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
+        with self._lock:
+            started = self._decide(writer, described)
         query = ScriptQuery(
             writer=writer,
             method=original.__name__,
@@ -200,12 +204,11 @@ class QueryHook:
             and writer._spark.conf.get(_ROOT_SETTING, None) is None
         )
 
-    def _decide(self, writer: Any, described: _Writer, unnamed: Start) -> StartedQuery:
+    def _decide(self, writer: Any, described: _Writer) -> StartedQuery:
         """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
         if described.own_location is not None:
             before: tuple[str, StartedQuery] | None = getattr(writer, _GIVEN, None)
             if before is not None and described.own_location == before[0]:  # the script reuses the writer
-                self._unnamed.starts_again(before[1].location, unnamed)
                 return before[1]
             return StartedQuery(described.own_location)
         if not can_recover(described.identity.sink, described.identity.output_mode):
@@ -213,15 +216,23 @@ class QueryHook:
         configured = writer._spark.conf.get(_ROOT_SETTING, None)
         if configured is not None and described.name is not None:
             return StartedQuery(f"{configured.rstrip('/')}/{described.name}")  # Spark's own rule
-        root = (configured or self._root).rstrip("/")
-        if described.name is not None:
-            location = f"{root}/{directory_of_named(described.name)}"
-        else:
-            location = self._unnamed.locate(writer, described.identity, root, unnamed)
-        decided = StartedQuery(location, by_default=True)
+        decided = StartedQuery(self._locate(writer, described, configured or self._root), by_default=True)
         what = f"streaming query {described.name!r}" if described.name else f"unnamed query to {described.identity}"
         self._notices.say(f"{what} has no checkpointLocation: its checkpoint is at {decided.location}")
         return decided
+
+    def _locate(self, writer: Any, described: _Writer, root: str) -> str:
+        root = root.rstrip("/")
+        if described.name is not None:
+            return f"{root}/{directory_of_named(described.name)}"
+        store = CheckpointStore(writer._spark, root, self._locations.for_spark(writer._spark, root))
+        ordinal = self._next_ordinal
+        known = store.read()
+        record = record_unnamed(known, ordinal, described.identity, root)
+        if record is not known:
+            store.write(record)
+        self._next_ordinal += 1
+        return f"{root}/{directory_of_unnamed(ordinal, described.identity)}"
 
 
 def _is_among(handle: Any, handles: list[Any]) -> bool:
@@ -255,7 +266,7 @@ def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer
         return str(found.get()) if found.isDefined() else None
 
     if target is None:
-        candidates = (option("path"), option("topic"), option("dbtable"), _name_of_function(writer))
+        candidates = (option("path"), option("topic"), option("dbtable"), getattr(writer, _FUNCTION, None))
         target = next((candidate for candidate in candidates if candidate), "")
     identity = QueryIdentity(source, mode.lower(), str(target))
     return _Writer(option("queryName"), identity, option(_LOCATION), option("path") or "")
@@ -277,20 +288,13 @@ def _field(java: Any, name: str) -> Any:
 
 
 def _remember_function(original: Any) -> Any:
-    """Wrap `foreach` or `foreachBatch` to record the function, which distinguishes such queries."""
+    """Wrap `foreach` or `foreachBatch` to record the function's name, which distinguishes such queries."""
 
     @functools.wraps(original)
     def with_function(writer: Any, function: Any) -> Any:
         result = original(writer, function)
-        setattr(result, FUNCTION, function)
+        kind = function if hasattr(function, "__qualname__") else type(function)
+        setattr(result, _FUNCTION, f"{kind.__module__}.{kind.__qualname__}")
         return result
 
     return with_function
-
-
-def _name_of_function(writer: Any) -> str:
-    function = getattr(writer, FUNCTION, None)
-    if function is None:
-        return ""
-    kind = function if hasattr(function, "__qualname__") else type(function)
-    return f"{kind.__module__}.{kind.__qualname__}"
