@@ -21,7 +21,7 @@ class QueryRestarts:
         self._settle = settle
         self._starting_away = threading.RLock()  # a signal handler of the script may interrupt its holder
         self._at_hand: list[ScriptQuery] = []  # what the holder is starting
-        self._with_ended: list[Any] = []  # sessions in which a query has failed, or was stopped by the script
+        self._with_ended: list[Any] = []  # sessions in which a query has ended that no stop of the job has ended
 
     def start_queries(self) -> None:
         """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
@@ -46,6 +46,8 @@ class QueryRestarts:
                 finally:
                     self._at_hand.remove(query)
                 query.away = False
+            # Of those just started as well: one may have failed, or been stopped, while others were started.
+            self._with_ended += [query.session for query in away if not _is_active(query)]
             sessions = {id(query.session): query.session for query in away}
             for session in sessions.values():
                 # Spark would forget this end as well, and `awaitAnyTermination` would never return or raise for it.
@@ -58,7 +60,6 @@ class QueryRestarts:
         if _is_active(query):
             return
         if _is_stopped(query) or not (query.handle.exception() is None or was_interrupted(query)):
-            self._with_ended.append(query.session)
             return
         if query.reached is not None:
             self._settle(query)

@@ -228,7 +228,8 @@ def test_a_query_that_failed_during_a_stop_does_not_count_after_it(monkeypatch: 
     late, failed = ended_query(streams), ended_query(streams, ValueError("bad row"))
     late.away = False
     steps = of(Place(), late, failed)
-    monkeypatch.setattr(steps._queries, "start_again", lambda each: each.handle)
+    running = SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: True))
+    monkeypatch.setattr(steps._queries, "start_again", lambda _: running)
     steps.gate.hold()
     steps.restarts.start_queries()
     assert streams.resets == 0
@@ -263,15 +264,36 @@ def test_a_query_that_the_script_stops_during_a_stop_that_fails_stays_stopped(mo
 @pytest.mark.req("END-6")
 def test_a_query_that_the_script_stops_while_it_is_started_again_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
-    query = ended_query(Streams())
+    streams = Streams()
+    query = ended_query(streams)
     steps = of(Place(), query)
     stops: list[str] = []
 
     def start_again(each: ScriptQuery) -> SimpleNamespace:
         each.is_stopped = True
-        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: True, stop=lambda: stops.append("stopped")))
+        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: not stops, stop=lambda: stops.append("stopped")))
 
     monkeypatch.setattr(steps._queries, "start_again", start_again)
     steps.gate.hold()
     steps.restarts.start_queries()
     assert stops == ["stopped"]
+    assert streams.resets == 0, "`awaitAnyTermination` returns for it"
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_ends_while_others_are_started_again_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "was_interrupted", lambda _: False)
+    streams = Streams()
+    first, second = ended_query(streams), ended_query(streams)
+    steps = of(Place(), first, second)
+    started: list[ScriptQuery] = []
+
+    def start_again(each: ScriptQuery) -> SimpleNamespace:
+        started.append(each)
+        return SimpleNamespace(_jsq=SimpleNamespace(isActive=lambda: each is second or second not in started))
+
+    monkeypatch.setattr(steps._queries, "start_again", start_again)
+    steps.gate.hold()
+    steps.restarts.start_queries()
+    assert started == [first, second]
+    assert streams.resets == 0
