@@ -2,17 +2,23 @@
 
 A stream may be a pipe whose reader hangs, or a thread that hangs in it may hold its lock. So each wait is bounded. A
 stream that hangs is removed, so that nobody waits for it again.
+
+A signal handler may have interrupted a write of its own thread, which then holds the stream's lock: what the handler
+writes is written when it has returned. So it hardly waits, and the stream stays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import threading
+import types
 from collections.abc import Callable
 from typing import Any
 
 _SECONDS = 30.0  # time limit of one write or flush
+_SECONDS_IN_HANDLER = 1.0  # the same, in a signal handler
 
 HUNG: list[Any] = []
 """Streams that were removed because they hang."""
@@ -37,12 +43,23 @@ def flush(stream: Any) -> None:
     """
     if stream is None or getattr(stream, "closed", False):
         return
-    if not _within_limit(stream, stream.flush):
-        say(f"emberkeep: {object.__repr__(stream)} was not written within {_SECONDS:.0f} s and may be incomplete")
+    name = _name(stream)
+    seconds = _within_limit(stream, stream.flush)
+    if seconds is not None:
+        say(f"emberkeep: {name} was not written within {seconds:.0f} s and may be incomplete")
 
 
-def _within_limit(stream: Any, step: Callable[[], object]) -> bool:
-    """Write to the stream by this step, on a thread of its own. Return False if it hangs. Raises what it raises."""
+def _name(stream: Any) -> str:
+    if stream is sys.stdout:
+        return "standard output"
+    return "standard error" if stream is sys.stderr else object.__repr__(stream)
+
+
+def _within_limit(stream: Any, step: Callable[[], object]) -> float | None:
+    """Write to the stream by this step, on a thread of its own. Raises what it raises.
+
+    Return None, or if the stream hangs, how many seconds this has waited.
+    """
     errors: list[BaseException] = []
 
     def take() -> None:
@@ -58,13 +75,39 @@ def _within_limit(stream: Any, step: Callable[[], object]) -> bool:
     except RuntimeError:  # this process may have no further thread
         take()
     else:
-        thread.join(_SECONDS)
+        in_handler = _is_in_signal_handler()
+        seconds = _SECONDS_IN_HANDLER if in_handler else _SECONDS
+        thread.join(seconds)
         if thread.is_alive():
-            _remove(stream)
-            return False
+            if not in_handler:
+                _remove(stream)
+            return seconds
     if errors:
         raise errors[0]
-    return True
+    return None
+
+
+def _is_in_signal_handler() -> bool:
+    """True if this thread runs a signal handler: a function that was given the frame that called it."""
+    frame = sys._getframe() if threading.current_thread() is threading.main_thread() else None
+    while frame is not None:
+        if frame.f_back is not None and any(each is frame.f_back for each in _arguments(frame)):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _arguments(frame: types.FrameType) -> list[object]:
+    """Return the positional arguments of a function that runs; none of a module or a class."""
+    code = frame.f_code
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        return []
+    count, values = code.co_argcount, frame.f_locals
+    found = [values.get(name) for name in code.co_varnames[:count]]
+    if code.co_flags & inspect.CO_VARARGS:
+        others = values.get(code.co_varnames[count + code.co_kwonlyargcount])
+        found.extend(others if isinstance(others, tuple) else ())
+    return found
 
 
 def _remove(stream: Any) -> None:
