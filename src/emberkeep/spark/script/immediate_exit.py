@@ -33,9 +33,8 @@ def immediate_exits(leaving: Callable[[int], None]) -> Iterator[None]:
         # It is in the set already if a signal handler of the script has interrupted ``leaving``.
         if is_scripts and threading.get_ident() not in leavers and isinstance(status, int):
             leavers.add(threading.get_ident())
-            with contextlib.suppress(
-                Exception
-            ):  # the stream may be any object of the script's, and its disk may be full
+            # The stream may be any object of the script's, and its disk may be full.
+            with contextlib.suppress(Exception):
                 _end_error_output()
             try:
                 leaving(status & 0xFF)
