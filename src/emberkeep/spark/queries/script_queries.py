@@ -75,7 +75,8 @@ class ScriptQueries:
     """
 
     def __init__(self) -> None:
-        # A signal handler of the script may interrupt the holder, and use queries: each change below is one step.
+        # A signal handler of the script may interrupt the holder, and use queries. Each change below is one step: a
+        # handler may see a replaced query beside its successor, but never misses one.
         self._lock = threading.RLock()
         self._own = _Own()
         self._known: list[ScriptQuery] = []
