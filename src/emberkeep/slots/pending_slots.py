@@ -55,22 +55,26 @@ class PendingSlots:
         del self._pending[allocation_id]
         return True
 
-    def withdraw(self, allocation_id: AllocationId) -> None:
-        """Take a pending slot back from its job and its task manager."""
+    def withdraw(self, allocation_id: AllocationId) -> Allocation:
+        """Take a pending slot back from its job and its task manager, and return it."""
         entry = self._pending.pop(allocation_id)
-        entry.job.drop(entry.member.pending.pop(allocation_id))
+        allocation = entry.member.pending.pop(allocation_id)
+        entry.job.drop(allocation)
         self._lacking.review(entry.job)
         self._shelves.update(entry.member)
+        return allocation
 
     def withdraw_from(self, member: Member) -> None:
         """Withdraw all pending slots of a task manager."""
         for allocation_id in list(member.pending):
             self.withdraw(allocation_id)
 
-    def expire(self, now: float) -> None:
-        """Withdraw the slots that no report has shown in time."""
+    def expire(self, now: float) -> list[Allocation]:
+        """Withdraw the slots that no report has shown in time, and return them."""
+        expired = []
         while self._pending:
             allocation_id, entry = next(iter(self._pending.items()))
             if now < entry.until:
                 break
-            self.withdraw(allocation_id)
+            expired.append(self.withdraw(allocation_id))
+        return expired

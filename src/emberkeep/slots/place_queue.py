@@ -94,6 +94,8 @@ class PlaceQueue:
 
     def unreserve(self, job: JobAccount) -> None:
         """Drop the job's reservation, because a report lists its driver or the place is withdrawn."""
+        if job.place_kept_until is not None and job.namespace and self._quotas.limits.drivers:
+            self._due.places = True  # for another job of the namespace
         job.place_kept_until = None
         self._kept.pop(job, None)
         member = job.reserved_on

@@ -102,9 +102,7 @@ class RestartingJobs:
     def _release_some(self, job: JobAccount, member: Member, slots: list[AllocationId]) -> bool:
         freed = [member.kept.pop(allocation_id, None) for allocation_id in slots]
         for allocation_id in slots:
-            del job.kept[allocation_id]
-        if slots and not job.kept:
-            del self._keeping[job]
+            self._drop(job, allocation_id)
         self._shelves.update(member)
         return any(freed)
 
@@ -112,12 +110,22 @@ class RestartingJobs:
         """Keep nothing on a task manager that takes nothing new."""
         for job in list(self._keeping):
             for allocation_id in [key for key, where in job.kept.items() if where is member]:
-                del job.kept[allocation_id]
-            if not job.kept:
-                del self._keeping[job]
+                self._drop(job, allocation_id)
         if member.kept:
             member.kept.clear()
             self._shelves.update(member)
+
+    def drop_untaken(self, allocation: Allocation) -> None:
+        """Do not keep a pending slot that its task manager has not taken: there is no room behind it."""
+        job = self._jobs.get(allocation.job_id)
+        if job is not None and allocation.id in job.kept:
+            self._drop(job, allocation.id)
+
+    def _drop(self, job: JobAccount, allocation_id: AllocationId) -> None:
+        del job.kept[allocation_id]
+        if not job.kept:
+            del self._keeping[job]
+        self._due.slots = True  # its namespace may have another slot
 
     def expire(self, now: float) -> None:
         """Release what was kept for long enough."""

@@ -181,7 +181,7 @@ class SlotManager:
         """Withdraw a slot that the task manager certainly did not take, and avoid the task manager for a while."""
         member = self._pending.member_of(allocation_id)
         if member is not None:
-            self._pending.withdraw(allocation_id)
+            self._restarting.drop_untaken(self._pending.withdraw(allocation_id))
             self.restrictions.avoid(member, now)
 
     def expire(self, now: float, hears_since: float | None = 0.0) -> Lapsed:
@@ -192,7 +192,8 @@ class SlotManager:
         proves nothing.
         """
         lapsed = self.task_managers.expire(now, hears_since)
-        self._pending.expire(now)
+        for allocation in self._pending.expire(now):
+            self._restarting.drop_untaken(allocation)
         self.restrictions.expire(now)
         self._places.expire(now)
         self._restarting.expire(now)

@@ -12,7 +12,7 @@ from emberkeep.slots.ledger import DriverNeed, DriverUse, Gives
 from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from tests.unit.slots.closed.test_blocked import Places
-from tests.unit.slots.test_slot_manager import RUNTIME, SMALL, Rig, per_job
+from tests.unit.slots.test_slot_manager import PENDING, RUNTIME, SMALL, Rig, per_job
 
 pytestmark = pytest.mark.req("RES-3")
 
@@ -395,6 +395,51 @@ def test_nothing_is_kept_on_a_task_manager_that_falls_silent() -> None:
     account = world.rig.slots.jobs.by_id[world.job]
     assert not account.kept
     assert account.reserved_on is None
+
+
+@pytest.mark.parametrize("end", ["blocked", "leaves", "silent", "lost"])
+def test_what_is_no_longer_kept_there_is_room_in_the_namespace_at_once(end: str) -> None:
+    world = Restart(quotas=NamespaceLimits(slots=2, drivers=2), namespace="a")
+    rig, first = world.rig, world.node
+    second = rig.add("tm-2", slots=2, driver_places=1)
+    driver, slots = rig.job(namespace="a", attempt=0), rig.job(2, namespace="a")
+    rig.ask(driver, 1000, ENDED)
+    world.ends()
+    assert not rig.match(ENDED)
+    now = ENDED + (11.0 if end == "silent" else 0.0)
+    rig.slots.task_managers.take_heartbeat(second.id, second.instance, 0, now)
+    if end == "blocked":
+        rig.slots.restrictions.block(Places("tm-1"))
+    elif end == "leaves":
+        rig.slots.restrictions.take_leaving(first.id, drains=False)
+    elif end == "lost":
+        rig.slots.task_managers.remove(first.id)
+    else:
+        rig.slots.expire(now)
+    matches = rig.slots.match(now, lambda: next(rig.ids))
+    assert [(granted.job_id, granted.info.id) for granted in matches.places] == [(driver, "tm-2")]
+    assert [allotted.allocation.job_id for allotted in matches.slots] == [slots, slots]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_slot_that_its_task_manager_has_not_taken_is_not_kept(refused: bool) -> None:
+    world = Restart(quotas=NamespaceLimits(slots=2), namespace="a")
+    rig = world.rig
+    second = rig.add("tm-2", slots=1)
+    world.report(ENDED, world.held[0], live=True)
+    (pending,) = rig.match(ENDED)
+    other = rig.job(1, namespace="a")
+    rig.slots.jobs.close_requirements(world.job, 2, ENDED, returns=True)
+    assert not rig.match(ENDED)
+    late = ENDED + PENDING
+    for info in (world.node, second):
+        rig.slots.task_managers.take_heartbeat(info.id, info.instance, 0, late)
+    if refused:
+        rig.slots.take_refusal(pending.allocation.id, late)
+    else:
+        rig.slots.expire(late)
+    assert list(rig.slots.jobs.by_id[world.job].kept) == [world.held[0].id]
+    assert per_job(rig.match(late)) == {other: 1}
 
 
 def test_a_slot_that_is_reported_again_is_not_counted_twice() -> None:
