@@ -73,7 +73,8 @@ def write_progress(root: Path, attempt: int, kept: KeptProgress) -> None:
         write_file(path, encode_progress(kept))
         for earlier in _attempts(directory):
             if earlier < attempt and not _is_newer(directory / _name(earlier)):
-                (directory / _name(earlier)).unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                    (directory / _name(earlier)).unlink()
     except OSError as error:
         raise Fatal(
             f"cannot write {directory}: {error.strerror or error}",
@@ -82,11 +83,13 @@ def write_progress(root: Path, attempt: int, kept: KeptProgress) -> None:
 
 
 def _is_newer(path: Path) -> bool:
-    """True if a newer release has written a file. Raises OSError."""
+    """True if a newer release has written a file, or if that cannot be known now: then the file stays."""
     try:
         found = record_version(read_bytes(path, _HEADER_BYTES))
     except (FileNotFoundError, Damaged):
         return False
+    except OSError:
+        return True
     return found is not None and found[0] == KIND and found[1] > VERSION
 
 

@@ -90,6 +90,49 @@ def test_what_a_later_release_has_kept_is_left_to_it(tmp_path: Path) -> None:
     assert [path.name for path in later.parent.iterdir()] == ["4.record"]
 
 
+@pytest.mark.parametrize("what", ["link", "pipe", "directory"])
+@pytest.mark.parametrize("owner", [None, 4711])
+def test_an_odd_file_of_an_earlier_attempt_does_not_end_the_keeping_of_progress(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, owner: int | None
+) -> None:
+    """``owner``: the user who writes, if that is not the owner of the directory."""
+    root = tmp_path / "job"
+    write_progress(root, 1, history(1))
+    odd = root / FOLDER / "1.record"
+    odd.unlink()
+    if what == "link":
+        odd.symlink_to("/etc/passwd")
+    elif what == "pipe":
+        os.mkfifo(odd)
+    else:
+        odd.mkdir()
+    if owner is not None:
+        monkeypatch.setattr(os, "geteuid", lambda: owner)
+    for attempt in (2, 3):
+        write_progress(root, attempt, history(attempt))
+        assert read_progress(root) == history(attempt)
+    assert not (root / FOLDER / "2.record").exists()
+
+
+def test_a_file_of_an_earlier_attempt_that_cannot_be_read_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_progress(tmp_path / "job", 1, history(1))
+    usual = os.open
+
+    def refuse(path: Path, *flags: int, **options: int) -> int:
+        if Path(path).name == "1.record":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return usual(path, *flags, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    write_progress(tmp_path / "job", 2, history(2))
+    monkeypatch.undo()
+    assert sorted(path.name for path in (tmp_path / "job" / FOLDER).iterdir()) == ["1.record", "2.record"]
+    write_progress(tmp_path / "job", 3, history(3))
+    assert [path.name for path in (tmp_path / "job" / FOLDER).iterdir()] == ["3.record"]
+
+
 def test_a_link_out_of_the_directory_is_not_followed(tmp_path: Path) -> None:
     write_progress(tmp_path / "victim", 1, history(1))
     (tmp_path / "job").mkdir()
