@@ -1,7 +1,7 @@
 """Files that each leader writes for the next one, beside the events of the job store that the leaders share.
 
-Each leader writes a file of its own, named by its epoch, and then removes those of earlier epochs, except those that
-its release cannot read. So a deposed leader that still writes harms nothing, and a later release finds what it knows.
+Each leader writes a file of its own, named by its epoch, and then removes those of earlier epochs, except those that a
+newer release has written. So a deposed leader that still writes harms nothing, and a later release finds what it knows.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class EpochFiles:
         return await asyncio.to_thread(self._patience.run, place, lambda: self._read(place, epoch))
 
     def leave(self, path: Path) -> None:
-        """Do not remove a file that ``earlier`` has returned and that cannot be used here."""
+        """Do not remove a file that ``earlier`` has returned and that a newer release has written."""
         self._left.add(path)
 
     async def keep(self, lineage: str, epoch: int, data: bytes) -> None:

@@ -26,9 +26,12 @@ class NoticeFiles:
         for path, data in reversed(await self._files.earlier(lineage, epoch)):
             try:
                 found |= {each.id: each for each in decode_waiting(data, where=str(path))}
-            except (Damaged, NewerFormat, Fatal) as error:
+            except NewerFormat as error:
                 self._files.leave(path)
-                log.warning("events that waited for the webhook cannot be read; leaving them", reason=str(error))
+                reason = str(error)
+                log.warning("events that waited for the webhook are of a newer release; leaving them", reason=reason)
+            except (Damaged, Fatal) as error:
+                log.warning("events that waited for the webhook cannot be used", reason=str(error))
         return list(found.values())
 
     async def keep(self, lineage: str, epoch: int, waiting: Sequence[Notification]) -> None:

@@ -26,9 +26,11 @@ class UsageFiles:
         for path, data in await self._files.earlier(lineage, epoch):
             try:
                 histories = decode_usage(data, where=str(path))
-            except (Damaged, NewerFormat, Fatal) as error:
+            except NewerFormat as error:
                 self._files.leave(path)
-                log.warning("the usage of nodes in the past cannot be used; leaving it", reason=str(error))
+                log.warning("the usage of nodes in the past is of a newer release; leaving it", reason=str(error))
+            except (Damaged, Fatal) as error:
+                log.warning("the usage of nodes in the past cannot be used", reason=str(error))
             else:
                 found = found or histories
         return found

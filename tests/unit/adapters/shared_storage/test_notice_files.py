@@ -46,6 +46,8 @@ async def test_a_damaged_file_is_passed_over(files: NoticeFiles, tmp_path: Path)
     await files.keep(LINEAGE, 1, [notification(1)])
     (tmp_path / LINEAGE / "webhook" / f"{2:015d}.record").write_bytes(b"damaged")
     assert await files.earlier(LINEAGE, 3) == [notification(1)]
+    await files.keep(LINEAGE, 3, [notification(1)])
+    assert [path.name for path in (tmp_path / LINEAGE / "webhook").iterdir()] == [f"{3:015d}.record"]
 
 
 async def test_what_a_later_release_has_kept_waits_for_it(files: NoticeFiles, tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ async def test_a_damaged_file_is_passed_over(files: UsageFiles, tmp_path: Path) 
     await files.keep(LINEAGE, 1, usage(1))
     (tmp_path / LINEAGE / "nodes" / f"{2:015d}.record").write_bytes(b"damaged")
     assert await files.earlier(LINEAGE, 3) == usage(1)
+    await files.keep(LINEAGE, 3, usage(3))
+    assert [path.name for path in (tmp_path / LINEAGE / "nodes").iterdir()] == [f"{3:015d}.record"]
 
 
 @pytest.mark.req("SAFE-14")
