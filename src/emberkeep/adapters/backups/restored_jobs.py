@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,9 +172,12 @@ def _look_at_savepoint(pointer: SavepointPointer) -> SavepointSeen:
 def _sight_without_manifest(place: Path) -> Sight:
     """Return what a savepoint is whose manifest cannot be read now."""
     try:
-        return Sight.UNKNOWN if place.is_dir() else Sight.MISSING
-    except OSError:
+        mode = FilePatience().run(place, place.stat).st_mode  # is_dir() may take any error for "no"
+    except (FileNotFoundError, NotADirectoryError):
+        return Sight.MISSING
+    except (OSError, EmberkeepError):
         return Sight.UNKNOWN
+    return Sight.UNKNOWN if stat.S_ISDIR(mode) else Sight.MISSING
 
 
 def _on_disk(location: str) -> Path | None:

@@ -141,8 +141,9 @@ async def test_without_the_storage_a_job_starts_from_its_newest_savepoint(old: E
         assert stored.pointers == JobPointers(attempt=1, savepoints=tuple(pointers))
 
 
-async def test_a_savepoint_that_this_user_may_not_read_is_named_and_does_not_keep_the_cluster_from_being_restored(
-    old: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ELOOP, errno.ESTALE])
+async def test_a_savepoint_that_this_user_cannot_read_is_named_and_does_not_keep_the_cluster_from_being_restored(
+    old: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     savepoints = tmp_path / "savepoints"
     async with old.led() as store:
@@ -157,7 +158,7 @@ async def test_a_savepoint_that_this_user_may_not_read_is_named_and_does_not_kee
 
         def refuse(path: Path, usual: Callable[..., Any] = usual, **options: Any) -> Any:
             if closed in (path, *path.parents):
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+                raise OSError(number, os.strerror(number), str(path))
             return usual(path, **options)
 
         monkeypatch.setattr(Path, name, refuse)
