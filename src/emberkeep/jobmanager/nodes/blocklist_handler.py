@@ -290,12 +290,21 @@ class BlocklistHandler(Actor):
 
 
 async def _inform(observer: BlockObserver, places: BlockedPlaces) -> None:
-    """Tell an observer, again and again while it is overloaded: nobody else would tell it of this change."""
+    """Have an observer obey the list.
+
+    Ask again while it is overloaded, because it learns of this change in no other way. The end of the leader's term
+    ends this.
+    """
+    is_said = False
     while True:
         try:
             await observer.block(places)
         except RetryLater as error:
-            log.warning("the blocklist does not take effect yet", reason=str(error))
+            if not is_said:
+                log.warning(
+                    "an actor is overloaded, so the blocklist does not take effect there yet", reason=str(error)
+                )
+                is_said = True
             await asyncio.sleep(INFORM_AGAIN)
         else:
             return

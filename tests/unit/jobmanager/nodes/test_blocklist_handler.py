@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
@@ -95,9 +96,11 @@ def test_a_block_takes_effect_although_the_resource_manager_is_overloaded_at_fir
             leader = service._seat.leader
             resources = leader.resources
             room, resources._inbox_limit = resources._inbox_limit, 0  # no room for any question
-            blocking = asyncio.create_task(service.gateway.block(node("tm-1"), merge=False))
-            await asyncio.sleep(3.0)
+            with capture_logs() as logs:
+                blocking = asyncio.create_task(service.gateway.block(node("tm-1"), merge=False))
+                await asyncio.sleep(3.0)
             assert not blocking.done(), "what is answered is obeyed"
+            assert len([entry for entry in logs if "overloaded, so the blocklist" in entry["event"]]) == 1
             resources._inbox_limit = room
             async with asyncio.timeout(60):
                 await blocking
