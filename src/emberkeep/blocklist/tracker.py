@@ -95,7 +95,7 @@ class BlocklistTracker:
         return known
 
     def withdraw(self, place: Place, now_ms: int) -> None:
-        """Remove the entry about a place for the platform, unless somebody else wants it too, or it is gone."""
+        """Remove the platform's entry about a place. An entry to which another cause was added stays."""
         known = self._entries.get(place)
         if known is not None and is_of_platform(known):
             del self._entries[place]

@@ -326,9 +326,8 @@ class JobAccount:
     place_kept_of: int = 0  # the newest attempt whose place was kept
     begun_at: float | None = None  # when ``attempt`` began; None if an earlier leader began it
     returns: bool = False  # ``attempt`` is over, and another one follows
-    kept: dict[AllocationId, Member] = field(
-        default_factory=dict
-    )  # slots of ``attempt`` for the next, see ``restarting``
+    # Slots of ``attempt`` that are kept for the next one, see ``restarting``.
+    kept: dict[AllocationId, Member] = field(default_factory=dict)
     kept_until: float = 0.0
     returning: int = 0  # slots that the next attempt gets first, until ``kept_until``
     job_master: str = ""

@@ -225,7 +225,8 @@ def _hint_how_to_start() -> Iterator[None]:
 async def _running(client: RestClient, name: str, namespace: str) -> JobDetails | None:
     """Return the job of this name that has neither ended nor is about to; None if there is none.
 
-    ``namespace``: that of the job; "": of the caller. Who sees all jobs does not mean one of somebody else.
+    ``namespace``: that of the job; "": the caller's own. A caller who sees all jobs does not mean a job of another
+    namespace.
     """
     from emberkeep.jobs.model import JobStatus
 

@@ -147,7 +147,7 @@ class BlocklistHandler(Actor):
         await self._ask_change(f"unblock {place}", lambda draft: draft.remove(place, self._clock.now_ms()))
 
     async def withdraw(self, place: Place) -> None:
-        """Remove an entry that only the platform wanted. Raises RetryLater, UnknownOutcome, Fatal."""
+        """Remove an entry that has only causes of the platform. Raises RetryLater, UnknownOutcome, Fatal."""
         await self._ask_change(f"withdraw {place}", lambda draft: draft.withdraw(place, self._clock.now_ms()))
 
     async def _ask_change(self, what: str, make: Callable[[BlocklistTracker], Any]) -> Any:

@@ -139,7 +139,7 @@ class UpgradeMachine:
         return [AskStop()]
 
     def _stopped(self, stop: StopFacts, old: VersionFacts, ms: int) -> list[Effect]:
-        """Go on once the old job is over. While it ends, a record of its savepoint may become readable."""
+        """Continue once the old job is over. While it ends, a record of its savepoint may become readable."""
         if old.is_known and not old.is_over:
             return []
         if stop.state is StopState.UNREADABLE:
@@ -202,7 +202,7 @@ class UpgradeMachine:
     def _watch_seconds(self, ms: int) -> float:
         """Return how long this leader watches. One that has just taken over looks for a while before it decides.
 
-        Only what an earlier leader has watched is counted by the wall clock, which may have been set meanwhile.
+        Only what an earlier leader has watched is counted by the wall clock, which may have been set in the meantime.
         """
         upgrade = self.upgrade
         within = upgrade.within_ms / 1000

@@ -1,6 +1,6 @@
 """Which job comes next when a slot or a driver place is free. Pure.
 
-1. Jobs that have restarted, until they have as many slots as were kept for them: nobody else could have got these.
+1. Jobs that have restarted, until they have as many slots as were kept for them: no other job could have got these.
 2. Jobs for which others give slots back, until they have as many.
 3. Jobs of namespaces that hold fewer slots than they are guaranteed.
 4. All others.

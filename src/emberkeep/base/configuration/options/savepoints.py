@@ -85,6 +85,6 @@ SAVEPOINT_MAX_AGE = define(
         duration,
         "duration",
         "Age at which a periodic savepoint of a job that has not ended is deleted. The newest one is kept at any age. "
-        "Of a pause without savepoints, two intervals count. 0: any age.",
+        "A time without savepoints counts for two intervals at most. 0: any age.",
     )
 )
