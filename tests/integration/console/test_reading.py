@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -262,6 +263,31 @@ def test_a_page_about_a_job_manager_that_is_not_ready_heals(opened: Window, site
     assert opened.page.title().endswith("Jobs · Emberkeep")
     assert all("503" in problem for problem in opened.problems)
     opened.problems.clear()
+
+
+def test_a_page_that_nobody_touches_asks_less_often_until_something_changes(opened: Window, site: Site) -> None:
+    page, asked = opened.page, list[float]()
+    opened.open("/jobs")
+    page.mouse.move(100, 100)
+    page.on("request", lambda request: asked.append(time.monotonic()) if request.url.endswith("/jobs") else None)
+
+    def asks_twice(within: float) -> None:
+        began = time.monotonic()
+        while sum(at > began for at in asked) < 2:
+            assert time.monotonic() - began < within, "it does not ask as often as at first"
+            page.wait_for_timeout(100)
+
+    def is_calm() -> bool:
+        page.wait_for_timeout(1000)
+        return len(asked) > 2 and asked[-1] - asked[-2] > 6
+
+    until(is_calm, "the pauses grow")
+    page.mouse.move(200, 100)
+    asks_twice(within=10)
+    until(is_calm, "the pauses grow again")
+    site.gateway.change(IDLE, name="orders of today")
+    opened.sees("orders of today", "#jobs")
+    asks_twice(within=13)
 
 
 def test_an_action_that_does_not_reach_the_job_manager_says_so(opened: Window) -> None:

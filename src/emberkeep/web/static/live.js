@@ -8,20 +8,23 @@
 import { heardTime, serverTime, setAges } from "./ages.js";
 import { answered, keepLostIcon, lost, setIcon } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
+import { pauseAfter, SHORTEST_MS } from "./pace.js";
 import { titleOf } from "./page_title.js";
 import { reach } from "./reach.js";
 
-const POLL_MS = 3000;
-const HEARING_MS = 5000; // between two fetches while events tell what has changed
 const AT_MOST_EVERY_MS = 500;
 const EVENTS_EVERY_MS = 2000; // between two fetches because of events: a stream may commit several batches a second
 const PATIENCE_MS = 10000; // a connection that is cut off says nothing
+const TOUCHES = ["pointerdown", "pointermove", "keydown", "wheel", "focus"];
 
 let events = null;
 let timer = null;
+let dueAt = Infinity; // when the timer ends
 let busy = false;
 let next = null; // milliseconds until the next fetch, if it was asked for while one is under way
 let fetchedAt = -Infinity;
+let changedAt = performance.now();
+let touchedAt = performance.now(); // by the reader; a failure counts, too, because it should end soon
 let shown = ""; // the ETag of what the whole page shows; "" if unknown
 
 // Returns the page and its ETag, or null if there is nothing new to show.
@@ -59,6 +62,7 @@ function show({ markup, tag }) {
   setAges(fresh, now);
   const { isWhole, replaced } = replaceParts(fresh);
   shown = isWhole ? tag : "";
+  if (replaced.size > 0 || !isWhole) changedAt = performance.now();
   if (replaced.size > 0) document.dispatchEvent(new CustomEvent("emberkeep:changed", { detail: replaced }));
 }
 
@@ -101,35 +105,47 @@ export async function refresh() {
       show(reply);
       document.dispatchEvent(new Event("emberkeep:refreshed"));
       listen();
-    }
+    } else touchedAt = performance.now();
   } catch (error) {
+    touchedAt = performance.now();
     const why = error.name === "TimeoutError" ? `the JobManager has not answered for ${PATIENCE_MS / 1000} s` : error.message;
     lost(`What you see may be out of date: ${why}.`, elsewhere());
     await followLeader(false);
   } finally {
     busy = false;
-    timer = setTimeout(tick, next ?? pause());
+    wait(next ?? pause());
     next = null;
   }
 }
 
 function pause() {
-  return events?.readyState === EventSource.OPEN ? HEARING_MS : POLL_MS;
+  const now = performance.now();
+  return pauseAfter(now - Math.max(changedAt, touchedAt), now - touchedAt, events?.readyState === EventSource.OPEN);
+}
+
+function wait(milliseconds) {
+  clearTimeout(timer);
+  dueAt = performance.now() + milliseconds;
+  timer = setTimeout(tick, milliseconds);
+}
+
+// The reader is here, so what is shown should be new: a long pause ends.
+function touched() {
+  touchedAt = performance.now();
+  const soon = Math.max(touchedAt, fetchedAt + pause());
+  if (!busy && !document.hidden && soon < dueAt) wait(soon - touchedAt);
 }
 
 // Something has changed. It is shown at once, unless the page was fetched a moment ago.
 function refreshSoon() {
-  const wait = fetchedAt + EVENTS_EVERY_MS - performance.now();
+  const left = fetchedAt + EVENTS_EVERY_MS - performance.now();
   if (busy) next ??= EVENTS_EVERY_MS;
-  else if (wait <= 0) refresh();
-  else {
-    clearTimeout(timer);
-    timer = setTimeout(tick, wait);
-  }
+  else if (left <= 0) refresh();
+  else wait(left);
 }
 
 function tick() {
-  if (document.hidden) timer = setTimeout(tick, POLL_MS);
+  if (document.hidden) wait(SHORTEST_MS);
   else refresh();
 }
 
@@ -156,11 +172,16 @@ function listen() {
 
 if (document.querySelector("[data-live]") !== null) {
   keepLostIcon();
-  timer = setTimeout(tick, POLL_MS);
+  wait(SHORTEST_MS);
+  setInterval(() => {
+    if (!document.hidden) setAges(document, serverTime());
+  }, SHORTEST_MS);
   document.addEventListener("visibilitychange", () => {
+    touchedAt = performance.now();
     if (!document.hidden) refresh();
     else listen();
   });
+  for (const touch of TOUCHES) addEventListener(touch, touched, { capture: true, passive: true });
   addEventListener("online", refresh);
   listen();
 }
