@@ -91,7 +91,7 @@ class _Growth:
         return self._peak is not None
 
     def forget(self) -> Finding:
-        """Begin anew, because no source of the query counts so any longer."""
+        """Begin again, because no source of the query counts so any longer."""
         self._low = self._peak = None
         return ""
 

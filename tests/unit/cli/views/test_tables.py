@@ -131,7 +131,7 @@ def test_top_says_how_many_it_does_not_show_on_any_screen(height: int) -> None:
     assert "… " in text or height > 85
 
 
-def test_top_says_so_too_where_only_jobs_are_shown() -> None:
+def test_top_counts_the_jobs_that_it_does_not_show_if_there_are_no_task_managers() -> None:
     lines = on_screen(TopPicture(None, [], JOBS, more=0), 15)
     shown = sum(" RUNNING" in line for line in lines)
     assert len(lines) + 3 <= 15, "the title has room"
