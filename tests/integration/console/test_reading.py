@@ -14,18 +14,10 @@ from emberkeep.base.errors import RetryLater
 from tests.integration.conditions import until
 from tests.integration.console.browser import PHONE, Window, window_with_token
 from tests.integration.console.large_site import BATCH, BUSY, IDLE, JOINED, LOG_ID, NEEDLE, large_site
+from tests.integration.console.plots import DASHED, move_one_cursor, see_marks_in_each_plot
 from tests.unit.rest.server import TOKEN, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
-
-# Notes on each canvas that dashed lines were drawn: those of events. Grids are not dashed.
-DASHED = """
-const { setLineDash } = CanvasRenderingContext2D.prototype;
-CanvasRenderingContext2D.prototype.setLineDash = function (segments) {
-  if (segments.length > 0) this.canvas.isDashed = true;
-  return setLineDash.call(this, segments);
-};
-"""
 
 
 @pytest.fixture(scope="module")
@@ -141,24 +133,10 @@ def test_one_cursor_moves_over_all_plots_and_each_has_the_marks(opened: Window) 
     page = opened.page
     page.add_init_script(DASHED)
     opened.open(f"/jobs/{BUSY}")
-    place = page.locator("#plots")
-    plots = place.locator("canvas")
-    plots.nth(3).wait_for()
-    dashed = "[...document.querySelectorAll('#plots canvas')].every((one) => one.isDashed)"
-    until(lambda: page.evaluate(dashed), "each plot has marks")
+    see_marks_in_each_plot(page)
     opened.sees("alarm raised or cleared", "#plot-legend")
     opened.sees("executors ended", "#plot-legend")
-    first = place.locator(".u-over").first
-    first.scroll_into_view_if_needed()
-    box = first.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 3, box["y"] + 40)
-    cursors = place.locator(".u-cursor-x")
-    expect(cursors).to_have_count(plots.count())
-    apart = """left => Math.max(...[...document.querySelectorAll("#plots .u-cursor-x")]
-      .map((one) => Math.abs(new DOMMatrix(getComputedStyle(one).transform).m41 - left)))"""
-    until(lambda: page.evaluate(apart, box["width"] / 3) <= 1, "the cursor is at the same place in each plot")
-    place.locator(".plot-tip").filter(has_text=re.compile(r"\d\d:\d\d:\d\d")).wait_for()
+    move_one_cursor(page)
 
 
 def test_the_zoom_of_a_nodes_plots_is_in_the_address(opened: Window) -> None:

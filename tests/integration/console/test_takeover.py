@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
-from tests.integration.console.browser import Window, chromium, window
+from tests.integration.console.browser import chromium, window
+from tests.integration.console.plots import plotted
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-12")]
@@ -43,11 +43,15 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
-def plotted(opened: Window) -> tuple[datetime, datetime]:
-    """The time that the plots of the open job's stream show, once they are drawn."""
-    opened.page.locator("#plots [data-plot=rate] canvas").first.wait_for()
-    begin, end = opened.page.locator("#plot-tools [data-span]").inner_text().removesuffix(" UTC").split(" – ")
-    return datetime.fromisoformat(begin), datetime.fromisoformat(end)
+def newest_count(page: Page) -> int:
+    """The number in the last record of the open log, once there is one."""
+    return int(page.locator(".record").last.inner_text().removeprefix("count "))
+
+
+def follows(page: Page) -> None:
+    """Fails unless a record arrives that is not in what was first shown of the log."""
+    first = newest_count(page)
+    until(lambda: newest_count(page) >= first + 2, "later records arrive")
 
 
 def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
@@ -82,10 +86,11 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         )
         opened.open(f"/jobs/{job_id}?view=all")
         opened.sees("RUNNING", "#headline")
-        began, before = plotted(opened)
+        began, before = plotted(opened.page)
         other = opened.page.context.new_page()
         other.goto(f"{old_url}/jobs/{job_id}/logs/{log.id}?q=count")
         other.get_by_text("count 1", exact=True).first.wait_for()
+        follows(other)
         opened.page.bring_to_front()
         with opened.page.expect_response(lambda answer: "emberkeep-session-pass" in answer.headers):
             pass  # until the page has a pass
@@ -94,11 +99,11 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         opened.page.wait_for_url(f"{new_url}/jobs/{job_id}?view=all", timeout=120_000)
         opened.sees("RUNNING", "#headline")
         assert opened.page.locator("header .leader").inner_text() == urlsplit(new_url).netloc
-        until(lambda: plotted(opened)[1] > before, "the plots grow")
-        assert plotted(opened)[0] == began, "the plots begin with batches of the dead leader's time"
+        until(lambda: plotted(opened.page)[1] > before, "the plots grow")
+        assert plotted(opened.page)[0] == began, "the plots begin with batches of the dead leader's time"
         other.bring_to_front()
         other.wait_for_url(f"{new_url}/jobs/{job_id}/logs/{log.id}**", timeout=120_000)
-        other.locator(".record").first.wait_for()
+        follows(other)
         opened.page.bring_to_front()
         opened.url = new_url
         opened.open(f"/taskmanagers/{task_manager}")
