@@ -268,9 +268,15 @@ class PoolLife(RuleBasedStateMachine):
         process.state = ENDING
 
     def makes_room(self, process: Process) -> bool:
-        """True if a job's reserved standby gets the memory of this process, and had too little without."""
-        missing = [self.used() + profile.memory_mb - self.look.free_mb for _, profile in self.lacking()]
-        return any(0 < each <= process.profile.memory_mb for each in missing)
+        """True if a job's reserved standby gets the memory of this process, or of several, and had too little."""
+        assert process in self.free_ready(), "what is reserved stays"
+        givable = sum(each.profile.memory_mb for each in self.free_ready())
+        return any(0 < self.missing(profile) <= givable for _, profile in self.lacking())
+
+    def missing(self, profile: StandbyProfile) -> int:
+        """Return the MiB that such a process lacks once those that are ending have gone; 0 or less if it has enough."""
+        stays = sum(each.profile.memory_mb for each in self.processes.values() if each.state is not ENDING)
+        return stays + profile.memory_mb - self.look.free_mb
 
     def lacking(self) -> list[tuple[JobId, StandbyProfile]]:
         """Return the jobs without a reserved standby whose last one has not failed a moment ago."""
@@ -293,11 +299,12 @@ class PoolLife(RuleBasedStateMachine):
             return
         if effects or self.look.is_busy or self.count(state=WARMING):
             return
-        largest = max((each.profile.memory_mb for each in self.free_ready()), default=0)
+        givable = sum(each.profile.memory_mb for each in self.free_ready())
         for _, profile in self.lacking():
-            room = self.look.free_mb - self.used() - profile.memory_mb
-            assert room < 0, "a job's reserved standby is started"
-            assert room + largest < 0, "a job's reserved standby gets a place"
+            assert self.used() + profile.memory_mb > self.look.free_mb, "a job's reserved standby is started"
+            if self.missing(profile) <= 0:
+                return  # it has the memory once those that are ending have gone
+            assert self.missing(profile) > givable, "a job's reserved standby gets a place"
         for kind in StandbyKind:
             wanted = self.wanted(kind)
             unwanted = [
