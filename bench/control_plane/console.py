@@ -5,6 +5,7 @@ JobManager, too, with 1,000 jobs, 100 of which have stub drivers. A page is inte
 (``domInteractive``). An idle page is open and in front, and nobody touches it. The pages of jobs have 300 events, most
 of them marks, and those of streams 1,000 batches; one stream has a batch every 10 s. The cost of an idle page is the
 processor time of the server, and that of all processes of the browser, beyond that of an empty page (``about:blank``).
+Of a real JobManager, it is what the server needs beyond the time with an empty page.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+
+import psutil
 
 from bench.commands import temporary_directory
 from bench.control_plane.real_site import real_site
@@ -78,20 +81,42 @@ def measure(plan: Plan) -> list[Figure]:
 
 
 def _of_a_real_job_manager(plan: Plan) -> list[Figure]:
-    running = plan.size(100, 5)
+    running, seconds = plan.size(100, 5), plan.size(60, 10)
     with temporary_directory() as directory, real_site(directory, running, plan.size(_JOBS, 50) - running) as site:
         pages = {**{path[1:] or "overview": path for path in _REAL_PAGES}, "running job": f"/jobs/{site.job}"}
         loads: dict[str, list[float]] = {name: [] for name in pages}
+        idle: dict[str, list[float]] = {name: [] for name in ("overview", "jobs")}
         with chromium() as browser, window_with_token(browser, site.base, site.token) as window:
             window.open("/")  # the browser gets scripts and styles
             for _ in plan.turns("pages of a real JobManager"):
                 for name, samples in loads.items():
                     window.open(pages[name])
                     samples.append(float(window.page.evaluate(_INTERACTIVE)))
+                window.page.goto("about:blank")
+                window.page.wait_for_timeout(_SETTLED_MS)
+                without = _cost_of(site.process, window, seconds)  # of the jobs themselves
+                for name, samples in idle.items():
+                    window.open(pages[name])
+                    window.page.wait_for_timeout(_SETTLED_MS)
+                    samples.append(max(0.0, _cost_of(site.process, window, seconds) - without))
     return [
-        Figure(f"{name} of a real JobManager: interactive", "s", tuple(all_), _INTERACTIVE_GOAL)
-        for name, all_ in loads.items()
+        *(
+            Figure(f"{name} of a real JobManager: interactive", "s", tuple(all_), _INTERACTIVE_GOAL)
+            for name, all_ in loads.items()
+        ),
+        *(
+            Figure(f"{name} of a real JobManager, idle: server", "cores", tuple(all_), _IDLE_GOAL)
+            for name, all_ in idle.items()
+        ),
     ]
+
+
+def _cost_of(process: psutil.Process, window: Window, seconds: float) -> float:
+    """Return the cores that a process needs while the page stays open."""
+    began, before = time.monotonic(), process.cpu_times()
+    window.page.wait_for_timeout(seconds * 1000)
+    after = process.cpu_times()
+    return (after.user + after.system - before.user - before.system) / (time.monotonic() - began)
 
 
 def _cost(window: Window, seconds: float) -> tuple[float, float]:

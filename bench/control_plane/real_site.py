@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from bench.job_managers import JobManagers
 from bench.load.stub_jobs import stub_jobs
 from bench.plan import say
@@ -19,11 +21,12 @@ from emberkeep.jobs.model import JobStatus
 
 @dataclass(frozen=True)
 class RealSite:
-    """``base``: the JobManager's URL. ``token``: of its operator. ``job``: a job that runs."""
+    """``base``: the JobManager's URL. ``token``: of its operator. ``job``: a job that runs. ``process``: it itself."""
 
     base: str
     token: str
     job: str
+    process: psutil.Process
 
 
 @contextmanager
@@ -62,4 +65,4 @@ async def _site(managers: JobManagers) -> RealSite:
     async with RestClient(server.endpoint) as client:
         jobs = await client.jobs()
     job = next(job.jid for job in jobs if job.state == JobStatus.RUNNING)
-    return RealSite(f"http://{server.address}", server.token, job)
+    return RealSite(f"http://{server.address}", server.token, job, server.process)
