@@ -37,6 +37,8 @@ class RestartingJobs:
 
         What is kept already stays as it is: the end of one attempt is noticed several times.
         """
+        if job in self._keeping:
+            return
         staying = [
             (allocation_id, member)
             for allocation_id, member in job.held.items()
@@ -44,10 +46,9 @@ class RestartingJobs:
         ]
         if job.reclaim is not None:
             staying = staying[: 0 if job.reclaim.whole else max(0, job.reclaim.ceiling)]
-        if job in self._keeping or not staying or now >= (until := job.keeps_until(now, self._patience)):
+        if not staying or now >= (until := job.keeps_until(now, self._patience)):
             return
-        self.release(job)
-        job.kept, job.kept_until = dict(staying), until
+        job.kept, job.kept_until, job.returning = dict(staying), until, 0
         self._keeping[job] = None
 
     def take_freed(self, allocation: Allocation, member: Member) -> None:

@@ -152,8 +152,12 @@ class StandbyPool:
                 self._prepared(event.standby_id)
             case StandbyTaken():
                 self._taken(event.standby_id)
+            case TakeEnded(failed=True):
+                self._failed((event.profile, event.job_id), now)
             case TakeEnded():
-                self._take_ended(event, now)
+                # Only this proves that such processes work: one that fails soon after its warm-up would be warmed again
+                # and again otherwise.
+                self._back_off.worked((event.profile, event.job_id))
             case StandbyEnded():
                 self._ended(event, now)
             case Look():
@@ -179,14 +183,6 @@ class StandbyPool:
         if standby is None or standby.state is not StandbyState.READY:
             raise IllegalTransition("standby pool", "absent" if standby is None else standby.state.value, "taken", ())
         self._members.pop(standby_id)
-
-    def _take_ended(self, event: TakeEnded, now: float) -> None:
-        if event.failed:
-            self._failed((event.profile, event.job_id), now)
-        else:
-            # Only this proves that such processes work: one that fails soon after its warm-up would be warmed again
-            # and again otherwise.
-            self._back_off.worked((event.profile, event.job_id))
 
     def _ended(self, event: StandbyEnded, now: float) -> None:
         standby = self._members.pop(event.standby_id)
