@@ -37,7 +37,7 @@ class What(StrEnum):
     EXECUTORS_REGISTERED = "executors-registered"
     EXECUTORS_ENDED = "executors-ended"
     EXECUTORS_SCALED = "executors-scaled"  # dynamic allocation has changed their number
-    SLOTS_RECLAIMED = "slots-reclaimed"  # it gives slots back to others
+    SLOTS_RECLAIMED = "slots-reclaimed"  # it gives slots back
     FLOW = "flow"  # a flow of a pipeline has another state: see the details ``flow`` and ``state``
     EXCEPTION = "exception"  # a failure that the attempt has survived
     REQUESTED = "requested"  # a savepoint, a stop or a move

@@ -264,7 +264,7 @@ class DynamicAllocationInfo(Kebab, frozen=True, kw_only=True):
 
 
 class ReclaimInfo(Kebab, frozen=True, kw_only=True):
-    """The job may have at most ``ceiling`` executors for now: it gives slots back to others, for ``reason``.
+    """The job may have at most ``ceiling`` executors for now: it gives slots back, for ``reason``.
 
     With a ``ceiling`` of 0 it is put back to waiting: its driver continues without executors until slots are free.
     """

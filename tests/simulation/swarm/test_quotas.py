@@ -10,6 +10,7 @@ import pytest
 from campaign.playing import play_world
 from campaign.swarm import draw_world
 from emberkeep.slots.namespace_quotas import NamespaceRoom
+from emberkeep.slots.reclaim.excess import Excess
 from emberkeep.slots.reclaim.reclaimer import Reclaimer
 from tests.simulation.plants import Plant, check, returning
 from tests.simulation.test_cluster import executors, running, wait_for
@@ -19,6 +20,9 @@ from tests.support.simulator.simulation import Report, Run, play
 from tests.support.simulator.virtual_loop import seeded_random
 
 pytestmark = pytest.mark.req("RES-6")
+
+SILENCE = 5.0  # seconds, after which a killed executor on a silent task manager counts as lost
+SETTLED = 15.0  # seconds, after which a leader knows what namespaces have
 
 
 def within_a_quota(number: int) -> Report:
@@ -62,6 +66,29 @@ def borrowed(number: int) -> Report:
     return play(ClusterPlan(seed=f"borrowed {number}", task_managers=2, files=False, options=options), story)
 
 
+def come_back(number: int) -> Report:
+    """A task manager comes back with a slot that its job has replaced at once, on a node that was away before."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        first, second = cluster.nodes
+        job = cluster.submit("wants-more", Script(seconds=None, executors=3, namespace="team"))
+        cluster.leave_agent(second)
+        await running(run, job, number=1, executors=2)
+        await asyncio.sleep(SETTLED)
+        cluster.leave_agent(first)
+        await asyncio.sleep(SILENCE)
+        cluster.start_agent(second)
+        cluster.machines.kill(executors(run)[-1])
+        await wait_for(run, lambda: len(executors(run)) == 2, "the slot is replaced on the other node")
+        cluster.start_agent(first)
+        await run.settle()
+        await run.end_everything()
+
+    options = {"security.quota.slots-per-namespace": "2"}
+    return play(ClusterPlan(seed=f"back {number}", task_managers=2, files=False, options=options), story)
+
+
 PLANTS = {
     "a namespace always has room": Plant(
         NamespaceRoom,
@@ -73,10 +100,13 @@ PLANTS = {
     "nobody gives back what he has borrowed": Plant(
         Reclaimer, "review", returning(None), ("x",), lambda number: borrowed(number).violations
     ),
+    "nobody gives back what is above his quota": Plant(
+        Excess, "review", returning({}), ("w",), lambda number: come_back(number).violations
+    ),
 }
 
 
-@pytest.mark.parametrize("world", [within_a_quota, borrowed])
+@pytest.mark.parametrize("world", [within_a_quota, borrowed, come_back])
 def test_a_cluster_that_shares_its_slots_breaks_no_rule(world: Any) -> None:
     for number in range(1, 4):
         report = world(number)

@@ -43,6 +43,7 @@ class SimStore:
         self.disk = MemoryDisk()
         self.own: MemoryDisk | None = None  # the lost one, while an emptied one is in its place
         self.leader: Process | None = None
+        self.led_since = 0.0
         self.graphs: dict[JobId, JobGraph] = {}  # graph of every job that was ever written
         self.recorded: dict[JobId, JobResult] = {}  # every result that was ever written
         self.on_create: list[Callable[[JobId, str], None]] = []
@@ -175,7 +176,7 @@ class StoreSession:
         if store.leader is not None and not store.leader.alive:
             store.disk.crash()
         epoch = await self._inner.open()
-        store.leader = self._process
+        store.leader, store.led_since = self._process, asyncio.get_running_loop().time()
         store.history.add(self._process.name, f"leads with epoch {epoch}")
         return epoch
 

@@ -29,7 +29,8 @@ Violations name the letter of the property:
 (i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
     block times out;
 (w) no namespace has more drivers than its quota, or gets more slots than its quota while network, processes and disks
-    are undisturbed; slots that are left do not count; not checked once the store was restored from an older copy;
+    are undisturbed; when it is quiet, none has more, unless its jobs can give none back or a leader has found it so;
+    slots that are left do not count; not checked once the store was restored from an older copy;
 (x) when it is quiet, a namespace whose jobs lack slots has what it is guaranteed, unless no other job has borrowed
     slots that it can give back;
 (y) while the job store is lost and an emptied one in its place, no driver ends for that reason, no task manager that
@@ -482,6 +483,10 @@ class Properties:
     def unmet_guarantees(self) -> list[str]:
         """Describe the namespaces with fewer slots than they are guaranteed, see (x)."""
         return self.namespaces.unmet(self._known_drivers())
+
+    def above_quotas(self) -> list[str]:
+        """Describe the namespaces with more slots than their quota, see (w)."""
+        return [] if self._was_put_back else self.namespaces.above(self._known_drivers())
 
     def _check_useless_drivers(self) -> None:
         for watch in self.drivers.values():

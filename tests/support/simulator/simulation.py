@@ -35,7 +35,7 @@ from tests.support.simulator.virtual_loop import DeadlockError, StepLimitError, 
 LOOK_EVERY = 1.0  # seconds between two checks of what the JobManager shows
 SETTLE_BOUND = 100.0  # seconds after the last fault, in addition to the work itself
 FREE_BOUND = 60.0
-GUARANTEE_BOUND = 100.0  # an executor that hangs while it leaves is ended after 30 s, and there may be several rounds
+SHARE_BOUND = 100.0  # an executor that hangs while it leaves is ended after 30 s, and there may be several rounds
 # A group is abandoned after at most two retention intervals of 20 s, and deleted two intervals later. BLOBs of unknown
 # jobs after a restart are abandoned within 45 s before that.
 BLOBS_BOUND = 180.0
@@ -140,11 +140,13 @@ class Run:
             await asyncio.sleep(TICK)
 
     async def settle(self, bound: float = SETTLE_BOUND) -> None:
-        """Wait until every accepted job has ended or runs as a stream, and namespaces have what they are guaranteed."""
+        """Wait until every accepted job has ended or runs as a stream, and namespaces have their share."""
         work = sum(job.script.seconds or 0.0 for job in self.cluster.jobs)
         await self.until(self.properties.unsettled, bound + 3 * work, "a")
+        if self.properties.namespaces.is_limited:
+            await self.until(self.properties.above_quotas, SHARE_BOUND, "w")
         if self.properties.namespaces.has_guarantees:
-            await self.until(self.properties.unmet_guarantees, GUARANTEE_BOUND, "x")
+            await self.until(self.properties.unmet_guarantees, SHARE_BOUND, "x")
 
     async def end_everything(self) -> None:
         """Cancel streaming jobs; then wait until all jobs have ended, task managers are free and no BLOB is left."""

@@ -360,7 +360,7 @@ def test_info_shows_the_priority_of_a_job(
 
 @pytest.mark.req("RES-6")
 @pytest.mark.parametrize(
-    ("ceiling", "told"), [(1, "slots to others, and keeps 1 executor"), (0, "all its slots to others, and waits")]
+    ("ceiling", "told"), [(1, "slots, and keeps 1 executor"), (0, "all its slots to others, and waits")]
 )
 def test_info_shows_who_gets_what_a_job_gives_back(
     ceiling: int, told: str, fake: FakeJobManager, capfd: Output

@@ -45,7 +45,7 @@ def test_the_ceiling_is_obeyed_down_to_the_smallest_number_and_reported(run: Run
         status = bench.status()
         assert status.reclaim == Reclaim(ceiling=2, reason="job 7 waits"), "it keeps what it must keep"
         assert (status.given_back, status.executors_wanted) == (1, 3)
-        assert status.waiting == "1 slot is given back to others: job 7 waits"
+        assert status.waiting == "1 slot is given back: job 7 waits"
         assert [view.departure is not None for view in status.executors] == [False, False, True]
 
         await bench.executor_ends("c", "2", 0)

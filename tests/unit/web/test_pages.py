@@ -405,7 +405,7 @@ async def test_a_job_shows_its_priority(site: Site) -> None:
 @pytest.mark.req("RES-6")
 @pytest.mark.parametrize(
     ("ceiling", "told"),
-    [(2, "slots back to others, and keeps 2 of its executors"), (0, "all its slots back to others, and waits")],
+    [(2, "slots back, and keeps 2 of its executors"), (0, "all its slots back to others, and waits")],
 )
 async def test_a_job_shows_what_it_gives_back(site: Site, ceiling: int, told: str) -> None:
     status = site.gateway.views[job_id(1)].status_report

@@ -106,7 +106,7 @@ def _reclaim(reclaim: ReclaimInfo | None) -> str:
         return ""
     if not reclaim.ceiling:
         return f"all its slots to others, and waits: {reclaim.reason}"
-    return f"slots to others, and keeps {counted(reclaim.ceiling, 'executor')}: {reclaim.reason}"
+    return f"slots, and keeps {counted(reclaim.ceiling, 'executor')}: {reclaim.reason}"
 
 
 def _standby(standby: ReservedStandbyInfo | None) -> str:

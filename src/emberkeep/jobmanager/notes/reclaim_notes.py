@@ -1,4 +1,4 @@
-"""Notices that a job gives slots back to others, and for whom. Pure."""
+"""Notices that a job gives slots back, and why. Pure."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ tasks and takes no new ones. Once it has nothing left to do or to keep, it leave
 A slot on an evacuated place is *leaving*. It does not count towards the requirement either. Its executor is
 decommissioned as soon as another one can take over what it keeps, and ends by itself; after the evacuation timeout it
 is removed. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot
-stays if it is still needed. Slots that are given back to others leave in the same way (see ``reclaiming``), and so do
+stays if it is still needed. Slots that are given back leave in the same way (see ``reclaiming``), and so do
 slots on a draining task manager. But there an executor without a successor stays as long as its task manager does.
 """
 

@@ -39,7 +39,7 @@ class SlotPool:
 
     The parts of the state machine share it. Each part makes one kind of decision, and may use the parts that come
     before it in this list: the end of a slot, silent task managers, departures from closed places, changes of the
-    number of executors, slots given back to others, executors, offers, replies to heartbeats.
+    number of executors, slots given back, executors, offers, replies to heartbeats.
     """
 
     def __init__(self, limits: PoolLimits) -> None:

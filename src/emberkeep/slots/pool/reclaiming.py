@@ -1,4 +1,4 @@
-"""Gives slots back that other jobs are entitled to.
+"""Gives slots back that other jobs are entitled to, or that are above the quota of the namespace.
 
 While the JobManager sets a ceiling, the attempt wants no more slots than that, whatever the application requires. Slots
 beyond the ceiling leave: those whose executors have not registered at once, then those of the newest executors, which
@@ -47,7 +47,7 @@ class Reclaiming:
                 slot.leave(now, reclaimed=True)
                 effects.append(StatusChanged())
             else:
-                reason = f"executor {slot.executor.id} has not registered, and its slot is given back to others"
+                reason = f"executor {slot.executor.id} has not registered, and its slot is given back"
                 effects += self._slot_end.remove(slot, reason, orderly=True)
         return effects
 

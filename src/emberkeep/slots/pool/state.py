@@ -127,7 +127,7 @@ class PoolState:
         """Return a text that names what the job is missing; "" if nothing is missing."""
         texts = []
         if self.given_back and self.reclaim is not None:
-            texts.append(f"{slots_are(self.given_back)} given back to others: {self.reclaim.reason}")
+            texts.append(f"{slots_are(self.given_back)} given back: {self.reclaim.reason}")
         if self.stopping or self.staying >= self.wanted:
             return "".join(texts)
         if self.replacements.pauses:

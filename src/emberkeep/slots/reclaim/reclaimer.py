@@ -8,6 +8,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.slots.ledger import Gives, JobAccount
 from emberkeep.slots.model import Reclaim, slots_are
 from emberkeep.slots.priorities.gangs import KeptSlots
+from emberkeep.slots.reclaim.excess import Excess
 from emberkeep.slots.reclaim.plan import plan
 from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import GUARANTEES_KEY, ReclaimTerms
@@ -38,6 +39,7 @@ class Reclaimer:
         self._shelves = shelves
         self._kept = kept
         self._settles = settles
+        self._excess = Excess(terms.maximum, lasts=settles)
         self._began: float | None = None
         self._is_planned = False  # some job has a ceiling or a claim
 
@@ -63,16 +65,17 @@ class Reclaimer:
     def review(self, lacking: Iterable[JobAccount], now: float) -> None:
         """Plan anew. ``lacking``: the jobs that lack slots."""
         is_settling = self._is_settling(now)
-        if not any(job.lacks_since is not None for job in lacking) and not self._is_planned:
+        excess = self._excess.review(self._jobs.values(), now, is_settling=is_settling)
+        if not any(job.lacks_since is not None for job in lacking) and not self._is_planned and not excess:
             return
         standings = [found for job in self._jobs.values() if (found := self._standing(job, now)) is not None]
         planned = plan(standings, self.terms, self._free)
-        self._carry_out(planned, is_settling=is_settling)
+        self._carry_out(planned, excess, is_settling=is_settling)
 
-    def _carry_out(self, planned: ReclaimPlan, *, is_settling: bool) -> None:
+    def _carry_out(self, planned: ReclaimPlan, excess: Mapping[JobId, Reclaim], *, is_settling: bool) -> None:
         self._is_planned = False
         for job in self._jobs.values():
-            before, after = job.reclaim, planned.ceilings.get(job.job_id)
+            before, after = job.reclaim, _lower(planned.ceilings.get(job.job_id), excess.get(job.job_id))
             if after is None and (is_settling or _is_half_gone(job)):
                 after = before
             elif after is not None and before is not None and _limit(after) == _limit(before):
@@ -162,6 +165,13 @@ class Reclaimer:
 def _is_half_gone(job: JobAccount) -> bool:
     """True if a gang is being put back. It goes as a whole, because it could do nothing with the rest."""
     return job.gang and bool(job.held) and job.reclaim is not None and job.reclaim.whole
+
+
+def _lower(one: Reclaim | None, other: Reclaim | None) -> Reclaim | None:
+    """Return the one that leaves fewer slots."""
+    if one is None or other is None:
+        return one or other
+    return min(one, other, key=lambda reclaim: reclaim.ceiling)
 
 
 def _limit(reclaim: Reclaim) -> tuple[int, bool]:

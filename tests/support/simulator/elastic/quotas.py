@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from emberkeep.base.configuration.options.access import QUOTA_DRIVERS, QUOTA_SLOTS
+from emberkeep.base.configuration.options.job_managers import HEARTBEAT_TIMEOUT
 from emberkeep.base.configuration.options.jobs import DRIVER_LEASE
 from emberkeep.jobmanager.resources.reclaim_settings import reclaim_terms
 from emberkeep.slots.reclaim.terms import Preemption
@@ -27,8 +28,8 @@ class Namespaces:
     """Watches what the jobs of each namespace have.
 
     A JobManager learns what runs from task managers and drivers. What it cannot know it cannot count: so a namespace
-    may have more slots than its quota if the network, a process or a disk was disturbed when it got them. Then it keeps
-    them, and counts again once it is within its quota.
+    may have more slots than its quota if the network, a process or a disk was disturbed when it got them. Then its jobs
+    give slots back, unless a leader has found them so.
     """
 
     cluster: SimCluster
@@ -88,7 +89,25 @@ class Namespaces:
             or cluster.network.conditions != Conditions()
             or any(process.party.scope.state is ScopeState.FROZEN for process in cluster.machines.alive())
             or any(node.record.seconds >= SLOW_DISK for node in cluster.nodes)
+            or any(node.agent is None or not node.agent.alive for node in cluster.nodes)
         )
+
+    def above(self, drivers: Iterable[Process]) -> list[str]:
+        """Describe the namespaces that have more slots than their quota, and jobs that can give some back.
+
+        What they had when the leader had settled is theirs to keep.
+        """
+        settled = self.cluster.store.led_since + self.cluster.configuration[HEARTBEAT_TIMEOUT] + self._grace
+        givers = {
+            work.request.graph.namespace: work.request.graph.name
+            for work in self._works(drivers)
+            if work.script.decommissions and not work.script.gang and len(self._working(work)) > 1
+        }
+        return [
+            f"namespace {namespace} has more slots than its quota since {since:.1f} s, and {givers[namespace]} has some"
+            for namespace, since in self.over_since.items()
+            if since > settled and namespace in givers
+        ]
 
     def _works(self, drivers: Iterable[Process]) -> Iterator[DriverWork]:
         for process in drivers:

@@ -54,7 +54,7 @@ def test_the_newest_executors_are_decommissioned_and_nothing_replaces_them() -> 
     assert not [effect for effect in effects if isinstance(effect, RemoveExecutor)], "they hand over first"
     assert (leaving(pool), decommissioned(pool)) == (["1", "2"], {"al1", "al2"})
     assert declared(pool) == 1
-    assert pool.state.waiting(1.0) == "2 slots are given back to others: job 7 waits"
+    assert pool.state.waiting(1.0) == "2 slots are given back: job 7 waits"
     assert ceiling(pool, 1, now=1.5) == [], "the same again is no news"
     for number in (1, 2):
         effects = pool.handle(ExecutorExited(AllocationId(f"al{number}"), ExecutorId(str(number)), 0, ""), 5.0)
@@ -87,7 +87,7 @@ def test_an_attempt_that_is_put_back_keeps_no_slot_and_waits_without_a_limit() -
     effects = pool.handle(CeilingSet(Reclaim(ceiling=0, reason="job 7 waits", whole=True)), 1.0)
     assert BeatNow() in effects, "no other executor can take over, so they do not wait for one"
     assert (leaving(pool), decommissioned(pool)) == (["0", "1"], {"al0", "al1"})
-    assert (declared(pool), pool.state.waiting(1.0)) == (0, "2 slots are given back to others: job 7 waits")
+    assert (declared(pool), pool.state.waiting(1.0)) == (0, "2 slots are given back: job 7 waits")
     for number in (0, 1):
         pool.handle(ExecutorExited(AllocationId(f"al{number}"), ExecutorId(str(number)), 0, ""), 5.0)
     pool.check_invariants()

@@ -20,13 +20,15 @@ pytestmark = pytest.mark.req("RES-5")
 
 
 class World(Rig):
-    """A task manager with four slots, and a leader that has had time to settle."""
+    """A task manager with four slots, and a leader that has had time to settle, unless ``settled`` is False."""
 
     def __init__(
         self,
         guarantees: Mapping[str, int],
         quotas: NamespaceLimits | None = None,
         preemption: Preemption = Preemption.ELASTIC,
+        *,
+        settled: bool = True,
     ) -> None:
         super().__init__()
         self.slots = SlotManager(
@@ -39,7 +41,7 @@ class World(Rig):
         self.tm = self.add("tm-1")
         self.held: list[Allocation] = []
         self.slots.expire(0.0)
-        self.now = 100.0
+        self.now = 100.0 if settled else 0.0
         self.pass_time(0.0)
 
     def pass_time(self, seconds: float) -> None:
