@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,8 +22,10 @@ from emberkeep.daemons.archive_builder import EXIT_BUSY
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager import class_archives
 from emberkeep.daemons.taskmanager.class_archives import ArchiveBuild, building_class_archive
-from emberkeep.spark.java import JavaRuntime, find_java
+from emberkeep.spark.distribution import class_path
+from emberkeep.spark.java import JavaRuntime, find_java, jvm_open_options
 from emberkeep.spark.jvm.class_archive import find_class_archive
+from emberkeep.spark.jvm.executor_command import archive_options
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import DEADLINE, until
 
@@ -116,6 +119,14 @@ def test_the_archive_appears_without_a_command(task_manager: TaskManager) -> Non
         archive.name,
         archive.with_suffix(".record").name,
     }
+
+
+def test_jvms_share_the_archive_because_none_changes_the_addresses_in_it(class_archive: Path) -> None:
+    java = [str(find_java(os.environ).executable), "-cp", class_path(os.environ), *jvm_open_options()]
+    options = [*archive_options(class_archive), "-Xlog:cds=info", "-version"]
+    said = subprocess.run([*java, *options], capture_output=True, text=True, check=True).stdout
+    assert "Mapped dynamic region #1" in said
+    assert "alternative address" not in said
 
 
 # --- with a builder that does as it is told -------------------------------------------------------------------------
