@@ -19,6 +19,7 @@ from emberkeep.jobs.model import JobStatus
 from tests.support.no_progress import NoProgress
 
 _POLL = 0.02
+_WAITS = {"slot.request.timeout": "0s"}  # otherwise jobs that wait fail in the middle of a long measurement
 
 
 @asynccontextmanager
@@ -33,7 +34,7 @@ async def stub_jobs(
     async with stub_node(managers.configuration, managers.token, leader.address, jobs) as node:
         async with RestClient(leader.endpoint) as client:
             await _registered(client)
-            prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
+            prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), _WAITS, {})
             for _ in range(jobs):
                 await client.submit(await upload(client, another(prepared), NoProgress()))
             await until_known([leader.endpoint], JobStatus.RUNNING, jobs, time.perf_counter(), limit)
