@@ -18,7 +18,7 @@ from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.file_sink.committed import Commits
 from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
 from emberkeep.api.file_sink.model import FileFormat, Limits, PartFile, Piece, SinkState, SinkWriter
-from emberkeep.api.file_sink.ports import Frames, SinkFiles
+from emberkeep.api.file_sink.ports import Frames, ListedFile, SinkFiles
 from emberkeep.api.file_sink.rolling import (
     FIRST_GROWTH,
     TakeAsPart,
@@ -36,6 +36,7 @@ from emberkeep.base.errors import EmberkeepError, RetryLater
 _STAGING, _MERGED, _LOG = "staging", "merged", "log"
 _EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # the end of a file name that Spark chooses, after the counter
 _HIDDEN = ("_", ".")
+_LARGER_THAN_FOOTERS = 4 * 2**20  # bytes; a footer has about a hundred for each column
 
 
 class SinkPlaces(msgspec.Struct, frozen=True, kw_only=True):
@@ -278,8 +279,7 @@ class PartWriter:
     def _pieces_in(self, directory: str, batch: int, schema: str) -> tuple[Piece, ...]:
         absolute = f"{self._places.work}/{directory}"
         found = [file for file in self._files.files(absolute) if _is_data(file.path)]
-        # Without partition columns, Spark writes a file for a batch's first task even if it has no rows.
-        counted = [file for file in found if self._limits.max_rows is not None or file.path.startswith("part-00000")]
+        counted = [file for file in found if self._limits.max_rows is not None or _may_be_empty(file)]
         rows = dict(
             zip(
                 (file.path for file in counted),
@@ -330,6 +330,14 @@ class PartWriter:
 def _directory_of(path: str) -> str:
     """Return the directory of a batch or a merge: the first two components of ``path``."""
     return "/".join(path.split("/")[:2])
+
+
+def _may_be_empty(file: ListedFile) -> bool:
+    """True if the file may have no rows: without partition columns, Spark writes one for a batch's first task anyway.
+
+    Such a file has a footer only, which is small. To look into a file takes time, so large ones are not looked into.
+    """
+    return file.path.startswith("part-00000") and file.size < _LARGER_THAN_FOOTERS
 
 
 def _is_data(path: str) -> bool:
