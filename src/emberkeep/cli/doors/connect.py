@@ -30,7 +30,6 @@ from emberkeep.cli.views.viewing import DEFAULT_VIEWING, Viewing
 if TYPE_CHECKING:
     from emberkeep.base.ids import JobId
     from emberkeep.client.rest_client import RestClient
-    from emberkeep.protocol.rest_jobs import JobDetails
 
 _PROGRAM = "emberkeep.spark.doors.connect_run"
 _NAME = "connect"
@@ -70,6 +69,7 @@ def up(
     """
     from emberkeep.cli.jobs.preparing import prepare_job, send_job
     from emberkeep.client.doors.connect_plugin import sized_by_load, with_connect_server
+    from emberkeep.client.doors.connect_server import find_server
     from emberkeep.client.submission.job_options import refuse_cluster_options
 
     refuse_cluster_options(cluster.definitions)
@@ -81,15 +81,15 @@ def up(
         )
     endpoint = cluster.require()
     name = spark.name or _NAME
-    running = with_client(endpoint, partial(_running, name=name, namespace=job.namespace))
-    if running is not None:
+    known = with_client(endpoint, partial(find_server, name=name, namespace=job.namespace))
+    if known.running is not None:
         say(f"{name} runs already; connect with `emberkeep connect open {name}`")
-        print_line(running.jid)
+        print_line(known.running)
         return ExitCode.OK
     named = JobOptions(module=_PROGRAM, namespace=job.namespace, secret=job.secret)
     prepared = sized_by_load(prepare_job((), named, replace(spark, name=name), cluster, quiet=quiet))
-    own = {_TIMEOUT: session_timeout}
-    job_id = send_job(with_connect_server(prepared, own, {_TOKEN: token_urlsafe(32)}), endpoint, quiet=quiet)
+    server = with_connect_server(prepared, {_TIMEOUT: session_timeout}, {_TOKEN: token_urlsafe(32)})
+    job_id = send_job(known.succeeded_by(server), endpoint, quiet=quiet)
     print_line(job_id)
     if not quiet:
         say(f"{name} starts; connect with `emberkeep connect open {name}`")
@@ -220,18 +220,3 @@ def _hint_how_to_start() -> Iterator[None]:
         yield
     except Absent as error:
         raise Absent(error.message, hint="`emberkeep connect up` starts a Spark Connect server") from error
-
-
-async def _running(client: RestClient, name: str, namespace: str) -> JobDetails | None:
-    """Return the job of this name that has neither ended nor is about to; None if there is none.
-
-    ``namespace``: that of the job; "": the caller's own. A caller who sees all jobs does not mean a job of another
-    namespace.
-    """
-    from emberkeep.jobs.model import JobStatus
-
-    over = (JobStatus.CANCELLING, JobStatus.FAILING)
-    namespace = namespace or (await client.tokens.caller()).namespace
-    jobs = await client.jobs(namespace=namespace)
-    named = (job for job in jobs if job.name == name and job.emberkeep.namespace == namespace)
-    return next((job for job in named if not job.state.is_globally_terminal and job.state not in over), None)

@@ -5,6 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from emberkeep.cli.application import main
@@ -97,6 +98,29 @@ def test_a_server_that_runs_is_not_started_twice(fake: FakeJobManager, capfd: Ou
     assert main(["connect", "up"]) == 0
     assert not fake.submissions
     assert capfd.readouterr().out.strip() == JOB
+
+
+def test_two_commands_that_see_no_server_start_one(fake: FakeJobManager, capfd: Output) -> None:
+    assert main(["connect", "up", "-q"]) == 0
+    (server,) = fake.jobs
+    seen_later = fake.jobs.pop(server)  # as the second command has asked for the jobs before the first sent its own
+    assert main(["connect", "up", "-q"]) == 0
+    fake.jobs[server] = seen_later
+    assert capfd.readouterr().out.split() == [server, server]
+
+
+def test_servers_of_a_name_one_after_the_other_are_different_jobs(fake: FakeJobManager) -> None:
+    for count in range(1, 4):
+        assert main(["connect", "up", "-q"]) == 0
+        assert len(fake.submissions) == count
+        for job, info in fake.jobs.items():
+            fake.jobs[job] = msgspec.structs.replace(info, state=JobStatus.CANCELED)
+
+
+def test_servers_of_several_namespaces_and_names_are_different_jobs(fake: FakeJobManager) -> None:
+    for words in (("--name", "a"), ("--name", "b"), ("--name", "a", "--namespace", "sales")):
+        assert main(["connect", "up", "-q", *words]) == 0
+    assert len({each.idempotency_key for each in fake.submissions}) == 3
 
 
 @pytest.mark.usefixtures("fake")
