@@ -123,6 +123,7 @@ def test_a_cluster_has_ipv6_addresses_only(network: Network) -> None:
     rows = NumberedRows(network.shared / "rows")
     job_id = submitted(cluster, rows)
     more(cluster, rows, "over IPv6")
+    is_shown_outside(cluster, job_id)
     network.kill(cluster.leader())
     more(cluster, rows, "after the leader's host was lost")
     finished(cluster, rows, job_id)
