@@ -69,6 +69,10 @@ promtool: $(STAMP) ## Check for promtool, which the tests of alert rules and das
 slurm: ## Check for Slurm, whose jobs run task managers in the long tests; install it where that is possible without asking
 	@tools/ensure-slurm.sh
 
+.PHONY: rsyslog
+rsyslog: $(STAMP) ## Check for rsyslog, which the test of log shipping needs; unpack it where that is possible
+	@tools/ensure-rsyslog.sh $(BIN)/../rsyslog
+
 .PHONY: host-tools
 host-tools: ## Check for what the tests with several hosts need; install it where that is possible without asking
 	@tools/ensure-host-tools.sh
@@ -111,6 +115,7 @@ MINUTES ?= 25
 .PHONY: test-long
 test-long: $(STAMP) java chromium host-tools flink airflow jupyter ## Run the campaigns: long tests, properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats; MINUTES=0 for no bound)
 	@tools/ensure-slurm.sh || echo "The tests with a real Slurm are skipped." >&2
+	@tools/ensure-rsyslog.sh $(BIN)/../rsyslog || echo "The tests of log shipping are skipped." >&2
 	( $(PUBLIC_SCRIPTS) ) || echo "The tests with public scripts are skipped." >&2
 	EMBERKEEP_CAMPAIGN=$(CAMPAIGN) EMBERKEEP_CAMPAIGN_ORDER=$(ORDER) EMBERKEEP_CAMPAIGN_MINUTES=$(MINUTES) $(BIN)/python -m pytest $(LONG_WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 

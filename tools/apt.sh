@@ -30,3 +30,17 @@ unpack_program() (
     dpkg-deb --fsys-tarfile "$folder/$1"_*.deb | tar -xO "./$2" >"$folder/program" || return 1
     install -m 755 "$folder/program" "$3.new" && mv "$3.new" "$3"
 )
+
+# Take all files out of packages, without installing them, as `unpack_program` does.
+# Arguments: the directory that gets them, what they are for, the packages.
+unpack_packages() (
+    command -v apt-get >/dev/null 2>&1 && command -v dpkg-deb >/dev/null 2>&1 || return 1
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    fetch() { (cd "$folder" && apt-get -qq -o APT::Sandbox::User=root download "$@" </dev/null >/dev/null); }
+    echo "Unpacking $3, $2"
+    fetch "${@:3}" || { apt-get update -qq </dev/null >/dev/null && fetch "${@:3}"; } || return 1
+    mkdir "$folder/all"
+    for each in "$folder"/*.deb; do dpkg-deb --extract "$each" "$folder/all" || return 1; done
+    rm -rf "$1" && cp -r "$folder/all" "$1.new" && mv "$1.new" "$1"
+)

@@ -121,3 +121,37 @@ def test_without_its_package_it_is_said_where_promtool_comes_from(unpacking: Pat
     assert done.returncode == 1
     assert "Debian's package prometheus" in done.stderr
     assert list((unpacking / "target").iterdir()) == []
+
+
+def ensure_rsyslog(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [TOOLS / "ensure-rsyslog.sh", path / "rsyslog"]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": str(path)}, timeout=30)
+
+
+@pytest.fixture
+def unpacking_all(path: Path) -> Path:
+    """A PATH that can also download packages, and unpack all of each."""
+    for tool in ("mktemp", "rm", "mv", "cp", "mkdir"):
+        if not (path / tool).exists():
+            (path / tool).symlink_to(str(shutil.which(tool)))
+    program(path / "apt-get", "case $* in *download*) : >rsyslog_8_amd64.deb ;; *) exit 1 ;; esac")
+    program(path / "dpkg-deb", 'mkdir -p "$3/usr/sbin"; cp "$0" "$3/usr/sbin/rsyslogd"')
+    return path
+
+
+@pytest.mark.skipif(Path("/usr/sbin/rsyslogd").exists(), reason="there is a real one")
+def test_rsyslog_is_taken_out_of_its_packages_once(unpacking_all: Path) -> None:
+    assert ensure_rsyslog(unpacking_all).returncode == 0
+    assert (unpacking_all / "rsyslog" / "usr" / "sbin" / "rsyslogd").exists()
+    done = ensure_rsyslog(unpacking_all)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(Path("/usr/sbin/rsyslogd").exists(), reason="there is a real one")
+@pytest.mark.parametrize(("tool", "body"), [("apt-get", "exit 100"), ("dpkg-deb", "exit 2")])
+def test_without_its_packages_it_is_said_where_rsyslog_comes_from(unpacking_all: Path, tool: str, body: str) -> None:
+    program(unpacking_all / tool, body)
+    done = ensure_rsyslog(unpacking_all)
+    assert done.returncode == 1
+    assert "apt-get install rsyslog" in done.stderr
+    assert not (unpacking_all / "rsyslog").exists()
