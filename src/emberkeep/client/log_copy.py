@@ -78,6 +78,7 @@ class StreamCopy:
         patience = ProblemClock(_OVER_PATIENCE)
         while True:
             over = self._attempt_is_over()  # asked before the list, so as not to miss a log that appears in between
+            problem = "its task manager has ended"
             try:
                 found = await self._client.logs.of_job(self._job_id)
             except RetryLater:
@@ -86,11 +87,13 @@ class StreamCopy:
                 complete = not found.unreachable and not found.problem
                 for log in found.logs:
                     if log.attempt == self._attempt and log.kind == self._kind:
-                        return log
+                        if not log.problem:
+                            return log
+                        complete, problem = False, log.problem
             if over and complete:
                 return None
             if over and patience.is_over():
-                return f"{self._kind} of attempt {self._attempt} cannot be read: its task manager has ended"
+                return f"{self._kind} of attempt {self._attempt} cannot be read: {problem}"
             await asyncio.sleep(_RETRY_PAUSE)
 
     async def _read(self, log: LogInfo, write: Callable[[bytes], None]) -> str | None:

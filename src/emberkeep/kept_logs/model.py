@@ -128,14 +128,25 @@ class Position(Compatible, frozen=True, kw_only=True):
 
 
 class KeptLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of one log. ``until_ms``: when its newest piece was read; lines after that are not stored."""
+    """What is stored of one log. ``until_ms``: when its newest piece was read; lines after that are not stored.
+
+    ``problem``: why it cannot be read now; nothing else is known of it then. "": it can be read.
+    """
 
     key: KeptLogKey
-    end: int
-    until_ms: int
-    is_whole: bool
+    end: int = 0
+    until_ms: int = 0
+    is_whole: bool = False
+    problem: str = ""
 
     @property
     def missing_after_ms(self) -> int:
         """The time after which lines are missing; 0 if none is."""
         return 0 if self.is_whole else self.until_ms
+
+
+class KeptLogList(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of a job's logs. ``problem``: why logs of whole attempts are missing here; "": none is."""
+
+    logs: list[KeptLog]
+    problem: str = ""

@@ -18,7 +18,8 @@ class LogInfo(Kebab, frozen=True, kw_only=True):
     ``kind``: jobmanager, taskmanager, driver-stdout, driver-stderr, executor-stdout, executor-stderr. ``complete``:
     nothing more will be appended. The fields after ``complete`` are empty for logs that belong to no job. ``kept``: the
     task manager does not have the log now, so it is read from the shared storage. ``kept-until``: lines after this time
-    are not kept; 0: none is missing.
+    are not kept; 0: none is missing. ``problem``: why the kept log cannot be read now; its size and time are unknown
+    then.
     """
 
     name: str
@@ -33,6 +34,7 @@ class LogInfo(Kebab, frozen=True, kw_only=True):
     executor_id: str = ""
     kept: bool = False
     kept_until: Millis = 0
+    problem: str = ""
 
 
 class LogRecord(Kebab, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
 from emberkeep.identities.model import NamedToken
 from emberkeep.jobs.progress.history import HistoryPage, Selection
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey
+from emberkeep.kept_logs.model import KeptLogKey, KeptLogList
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.log_records.scan import Found, Search
 from emberkeep.notifications.outbox import Counts
@@ -281,8 +281,8 @@ class RemoteLogs(Protocol):
 class KeptLogs(Protocol):
     """Logs of jobs in the shared storage. All methods raise RetryLater if it cannot be read now, and Fatal."""
 
-    async def entries(self, job_id: JobId) -> list[KeptLog]:
-        """Return what is kept of a job's logs."""
+    async def entries(self, job_id: JobId) -> KeptLogList:
+        """Return what is kept of a job's logs, those that cannot be read now with the reason."""
 
     async def read(self, key: KeptLogKey, query: LogQuery) -> LogChunk:
         """Return the bytes that ``query`` selects, at once. Missing bytes are skipped. Raises Absent."""

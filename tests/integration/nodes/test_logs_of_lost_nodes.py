@@ -53,7 +53,7 @@ def test_logs_outlive_their_node(cluster: Cluster) -> None:
 
     def is_kept() -> bool:
         """All whole lines of the driver are stored: nothing more is written."""
-        ends = {log.key.name: log.end for log in kept.logs(job_id) if log.key.task_manager == lost}
+        ends = {log.key.name: log.end for log in kept.logs(job_id).logs if log.key.task_manager == lost}
         return all(
             ends.get(name, 0) >= own[name].read_bytes().rfind(b"\n") + 1 for name in ("driver.stdout", "driver.stderr")
         )

@@ -536,6 +536,28 @@ def test_logs_that_may_be_on_a_task_manager_which_does_not_answer(fake: FakeJobM
     assert "logs of the driver of any attempt cannot be read now" in said
 
 
+def test_a_kept_log_that_cannot_be_read_is_said_and_the_others_are_printed(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A)}
+    bad = FakeLog(1, "driver-stderr", problem="segment 7 cannot be read now: Input/output error")
+    fake.logs[A] = [FakeLog(1, "driver-stdout", b"out\n"), bad]
+
+    assert main(["logs", "a1", "--list"]) == 0
+    listed = capfd.readouterr()
+    assert [line.split()[1:4] + line.split()[-1:] for line in listed.out.splitlines()[1:]] == [
+        ["driver-stdout", "-", "4", "node"],
+        ["driver-stderr", "-", "-", "unreadable"],
+    ]
+    assert "1-driver-stderr cannot be read: segment 7 cannot be read now: Input/output error" in listed.err
+
+    assert main(["logs", "a1"]) == 0
+    printed = capfd.readouterr()
+    assert (printed.out, "cannot be read: segment 7" in printed.err) == ("out\n", True)
+
+    fake.logs[A] = [bad]
+    assert main(["logs", "a1"]) == 1
+    assert "none of these logs can be read now" in capfd.readouterr().err
+
+
 @pytest.mark.req("BLOB-20")
 @pytest.mark.parametrize(
     ("byte_range", "printed"), [("2-5", "2345"), ("7-", "789"), ("-3", "789"), ("8-100", "89"), ("50-60", "")]

@@ -192,8 +192,10 @@ class FakeLog:
         name: str | None = None,
         executor: str = "",
         kept_until: int = 0,
+        problem: str = "",
     ) -> None:
         self.kept_until = kept_until
+        self.problem = problem
         self.name = name
         self.executor = executor
         self.attempt = attempt
@@ -217,6 +219,8 @@ class FakeLog:
             job_id=job_id,
             attempt=self.attempt,
             executor_id=self.executor,
+            kept=bool(self.problem),
+            problem=self.problem,
         )
 
 

@@ -233,3 +233,17 @@ async def test_why_an_attempt_failed_is_told_once(fake: FakeJobManager) -> None:
         async with asyncio.timeout(120):
             await following
     assert recorder.notices == ["attempt 1 of the job failed on tm-1: no Java"]
+
+
+async def test_an_ended_log_that_cannot_be_read_is_said_and_ends_the_wait(fake: FakeJobManager) -> None:
+    fake.logs[JOB] = [
+        FakeLog(1, "driver-stdout", b"one\n", complete=True),
+        FakeLog(1, "driver-stderr", problem="a newer release has written it"),
+    ]
+    end(fake)
+    recorder = Recorder()
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
+        await JobFollower(client, JOB, recorder).run()
+
+    assert recorder.stdout == b"one\n"
+    assert recorder.notices == ["driver-stderr of attempt 1 cannot be read: a newer release has written it"]

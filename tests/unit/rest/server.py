@@ -37,7 +37,7 @@ from emberkeep.identities.model import NamedToken
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.job_secrets import JobSecrets
 from emberkeep.jobs.progress.history import HistoryPage, ProgressLog, Selection
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey
+from emberkeep.kept_logs.model import KeptLogKey, KeptLogList
 from emberkeep.protocol.messages.job_masters import SparkUiRead
 from emberkeep.protocol.messages.root import Message
 from emberkeep.protocol.rest import Problem
@@ -113,8 +113,8 @@ class ReaderPerAddress:
 class KeptNothing:
     """No log is kept."""
 
-    async def entries(self, job_id: JobId) -> list[KeptLog]:
-        return []
+    async def entries(self, job_id: JobId) -> KeptLogList:
+        return KeptLogList(logs=[])
 
     async def read(self, key: KeptLogKey, query: LogQuery) -> LogChunk:
         raise Absent(f"nothing of log {key.log_id} is kept")

@@ -22,12 +22,12 @@ import structlog
 
 from emberkeep.adapters.kept_logs.remembered import Remembered, remember
 from emberkeep.adapters.kept_logs.segments import Scanned, decompress, encode_piece, scan_segment
-from emberkeep.base.errors import Damaged, InvalidInput, Unavailable
+from emberkeep.base.errors import Absent, Damaged, InvalidInput, NewerFormat, Unavailable
 from emberkeep.base.files.durable import sync_directory
 from emberkeep.base.files.errors import cannot_read, cannot_write, is_directory, names_if_there
 from emberkeep.base.files.rooted import RootedDirectories
 from emberkeep.base.ids import JobId, TaskManagerId, parse_job_id
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, PieceHeader, Position
+from emberkeep.kept_logs.model import KeptLog, KeptLogKey, KeptLogList, LogPiece, PieceHeader, Position
 from emberkeep.kept_logs.retention import FILE_COST, Segment, surplus
 from emberkeep.kept_logs.stitching import Load, Stitched, stitch
 from emberkeep.log_records.extents import missing_note
@@ -217,10 +217,28 @@ class KeptLogFiles:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def logs(self, job_id: JobId) -> list[KeptLog]:
-        """Return what is stored of a job's logs. Raises Unavailable, NewerFormat."""
-        found = ((key, self._last_header(key)) for key in self._keys(job_id))
-        return [_summary(key, last) for key, last in found if last is not None]
+    def logs(self, job_id: JobId) -> KeptLogList:
+        """Return what is stored of a job's logs; one that cannot be read does not hide the others.
+
+        Raises Unavailable if nothing is known of any.
+        """
+        found, problems = list[KeptLog](), list[str]()
+        for attempt in self._attempts(job_id):
+            try:
+                keys = list(self._keys_of(job_id, attempt))
+            except Unavailable as error:
+                problems.append(f"attempt {attempt}: {error.message}")
+                continue
+            found += filter(None, map(self._summary_of, keys))
+        return KeptLogList(logs=found, problem="; ".join(problems))
+
+    def _summary_of(self, key: KeptLogKey) -> KeptLog | None:
+        """Return what is stored of a log; None if nothing is."""
+        try:
+            last = self._last_header(key)
+        except (Absent, Unavailable, NewerFormat) as error:
+            return KeptLog(key=key, problem=error.message)
+        return None if last is None else _summary(key, last)
 
     def open(self, key: KeptLogKey) -> StitchedLog | None:
         """Return a stored log to read it; None if nothing of it is stored. Raises Unavailable, NewerFormat."""
@@ -267,18 +285,20 @@ class KeptLogFiles:
         return self._root / key.job_id / str(key.attempt) / f"{key.task_manager}~{key.name}"
 
     def _keys(self, job_id: JobId) -> Iterator[KeptLogKey]:
-        for attempt in names_if_there(self._root / job_id):
-            if not _ATTEMPT.fullmatch(attempt):
-                continue
-            for name in names_if_there(self._root / job_id / attempt):
-                task_manager, separator, file = name.partition("~")
-                key = KeptLogKey(
-                    job_id=job_id, attempt=int(attempt), task_manager=TaskManagerId(task_manager), name=file
-                )
-                with contextlib.suppress(InvalidInput):
-                    key.check()
-                    if separator:
-                        yield key
+        for attempt in self._attempts(job_id):
+            yield from self._keys_of(job_id, attempt)
+
+    def _attempts(self, job_id: JobId) -> Iterator[str]:
+        return filter(_ATTEMPT.fullmatch, names_if_there(self._root / job_id))
+
+    def _keys_of(self, job_id: JobId, attempt: str) -> Iterator[KeptLogKey]:
+        for name in names_if_there(self._root / job_id / attempt):
+            task_manager, separator, file = name.partition("~")
+            key = KeptLogKey(job_id=job_id, attempt=int(attempt), task_manager=TaskManagerId(task_manager), name=file)
+            with contextlib.suppress(InvalidInput):
+                key.check()
+                if separator:
+                    yield key
 
     def _paths(self, directory: Path) -> list[tuple[Path, int, int]]:
         """Return the segments of a log, each with its first offset and its epoch, in order."""

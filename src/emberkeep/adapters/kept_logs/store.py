@@ -16,7 +16,7 @@ from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles, Stitche
 from emberkeep.adapters.kept_logs.segments import check_piece
 from emberkeep.base.errors import Absent, Damaged, EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey, LogPiece, Position
+from emberkeep.kept_logs.model import KeptLogKey, KeptLogList, LogPiece, Position
 
 log = structlog.get_logger(__name__)
 
@@ -103,8 +103,8 @@ class KeptLogStore:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def logs(self, job_id: JobId) -> list[KeptLog]:
-        """Return what is stored of a job's logs. Raises RetryLater (unreadable now), Fatal (a newer format)."""
+    async def logs(self, job_id: JobId) -> KeptLogList:
+        """Return what is stored of a job's logs. Raises RetryLater if nothing of it can be read now."""
         return await self._read(partial(self._files.logs, job_id))
 
     async def examine(self, key: KeptLogKey, work: Callable[[StitchedLog], ResultT]) -> ResultT:

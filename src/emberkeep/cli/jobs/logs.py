@@ -23,6 +23,8 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.encoding.byte_range import parse_byte_range
 from emberkeep.protocol.rest_logs import LogInfo, LogList
 
+_MOST_UNREADABLE = 5  # logs that are named
+
 
 async def show_job_logs(
     client: RestClient, job_id: JobId, printing: LogPrinting, *, attempt: int | None, executor: str | None
@@ -44,6 +46,7 @@ async def show_job_logs(
     found = await client.logs.of_job(job_id)
     _tell_what_is_missing(found)
     if reading.names:
+        _tell_what_is_unreadable(found.logs)
         _print_list(found, reading.output, _JOB_LOGS)
         return
     wanted = _choose(found.logs, attempt, executor)
@@ -56,6 +59,10 @@ async def show_job_logs(
                 hint="try again when that task manager answers" if found.unreachable else None,
             )
         raise Absent(f"{which} has no log of {whose}", hint="`emberkeep logs --list` shows all logs of a job")
+    _tell_what_is_unreadable(wanted)
+    if all(log.problem for log in wanted):
+        raise RetryLater("none of these logs can be read now")
+    wanted = [log for log in wanted if not log.problem]
     _tell_what_is_kept(wanted)
     if reading.follow:
         await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, printing) for log in wanted))
@@ -115,6 +122,14 @@ def _tell_what_is_missing(found: LogList) -> None:
         say(f"task manager {task_manager} does not answer: its logs are missing here")
     if found.problem:
         say(found.problem)
+
+
+def _tell_what_is_unreadable(logs: list[LogInfo]) -> None:
+    unreadable = [log for log in logs if log.problem]
+    for log in unreadable[:_MOST_UNREADABLE]:
+        say(f"{log.name} cannot be read: {log.problem}")
+    if len(unreadable) > _MOST_UNREADABLE:
+        say(f"{len(unreadable) - _MOST_UNREADABLE} more logs cannot be read")
 
 
 def _tell_what_is_kept(logs: list[LogInfo]) -> None:
@@ -177,10 +192,10 @@ _JOB_LOGS = _Columns(
         str(log.attempt),
         log.kind,
         log.executor_id or "-",
-        str(log.size),
-        timestamp(log.mtime),
+        "-" if log.problem else str(log.size),
+        "-" if log.problem else timestamp(log.mtime),
         log.taskmanager_id,
-        "storage" if log.kept else "node",
+        "unreadable" if log.problem else "storage" if log.kept else "node",
     ),
     "ID",
 )

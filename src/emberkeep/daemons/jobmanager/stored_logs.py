@@ -5,7 +5,7 @@ from __future__ import annotations
 from emberkeep.adapters.kept_logs.files import StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
 from emberkeep.base.ids import JobId
-from emberkeep.kept_logs.model import KeptLog, KeptLogKey
+from emberkeep.kept_logs.model import KeptLogKey, KeptLogList
 from emberkeep.rest.ports import LogChunk, LogFound, LogQuery, LogSearch
 from emberkeep.rest.serving.local_time import unix_from_local
 
@@ -16,7 +16,7 @@ class StoredLogs:
     def __init__(self, store: KeptLogStore) -> None:
         self._store = store
 
-    async def entries(self, job_id: JobId) -> list[KeptLog]:
+    async def entries(self, job_id: JobId) -> KeptLogList:
         """See ``KeptLogs``."""
         return await self._store.logs(job_id)
 

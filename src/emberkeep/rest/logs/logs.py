@@ -14,7 +14,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
-from emberkeep.kept_logs.model import KeptLog
+from emberkeep.kept_logs.model import KeptLogList
 from emberkeep.protocol.rest_logs import LogInfo, LogList, LogRecords, MergedLogRecords
 from emberkeep.rest.cluster import expected
 from emberkeep.rest.logs.download import DOWNLOAD_DOC, send_log
@@ -121,23 +121,25 @@ async def _logs_of(api: Api, job: JobView) -> LogList:
 
     answers = await asyncio.gather(*(ask(view) for view in views))
     logs = [log for answer in answers if answer is not None for log in answer]
-    kept, problem = await _kept_logs(api, job.job_id)
+    kept = await _kept_logs(api, job.job_id)
     silent = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
     there = {log.id for log in logs}
     may_return = {*silent, *holders} if expected.may_still_come(api) else set(silent)
-    described = [kept_log_info(log, job, may_return=log.key.task_manager in may_return) for log in kept]
+    described = [kept_log_info(log, job, may_return=log.key.task_manager in may_return) for log in kept.logs]
     logs += [log for log in described if log.id not in there]
     logs.sort(key=lambda log: (-log.attempt, log.kind, log.executor_id.zfill(8), log.id))
-    gone = missing_holders(job, holders - {view.info.id for view in views}, kept)
-    return LogList(logs=logs, unreachable=[*silent, *gone], problem="; ".join(filter(None, [problem, *refused])))
+    gone = missing_holders(job, holders - {view.info.id for view in views}, kept.logs)
+    return LogList(logs=logs, unreachable=[*silent, *gone], problem="; ".join(filter(None, [kept.problem, *refused])))
 
 
-async def _kept_logs(api: Api, job_id: JobId) -> tuple[list[KeptLog], str]:
-    """Return what is kept of the job's logs, and why that is unknown now."""
+async def _kept_logs(api: Api, job_id: JobId) -> KeptLogList:
+    """Return what is kept of the job's logs, and why some of it is unknown now."""
     try:
-        return await api.kept_logs.entries(job_id), ""
+        kept = await api.kept_logs.entries(job_id)
     except (RetryLater, Fatal) as error:
-        return [], f"logs in the shared storage are missing here: {error.message}"
+        kept = KeptLogList(logs=[], problem=error.message)
+    problem = f"logs in the shared storage are missing here: {kept.problem}" if kept.problem else ""
+    return KeptLogList(logs=kept.logs, problem=problem)
 
 
 def _known_holders(job: JobView) -> set[TaskManagerId]:

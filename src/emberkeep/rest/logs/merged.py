@@ -25,6 +25,7 @@ MOST_LOGS: Final = 256  # of one attempt; a cursor names them all
 _MOST_BYTES: Final = 2 * 1024**2  # of the records that one request reads of all logs
 _LEAST_BYTES: Final = 16 * 1024  # of one log
 _AT_ONCE: Final = 32
+_MOST_PROBLEMS: Final = 3  # logs that cannot be read and are named
 _POSITION: Final = re.compile(r"(d|[0-9]{1,9})(o?):([0-9]{1,16})")
 _CURSOR: Final = r"^([do0-9:,]{0,7000})$"
 
@@ -64,15 +65,15 @@ async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMer
     if query.before is not None and query.after:
         raise InvalidInput("before cannot be combined with after", field="before")
     backwards = query.before is not None
-    logs = _chosen(listed, query)
+    logs, problems = _chosen(listed, query)
     given = _positions(query.after or query.before or "", "after" if query.after else "before")
     starts = {key: given.get(key, FARTHEST if query.before == "" else 0) for key in logs}
     searched = await _search_all(api, job, logs, starts, query)
     found = {key: result for key, result in searched.items() if isinstance(result, LogFound)}
-    problem = _problem(listed, logs, searched)
+    problem = "; ".join([*problems, *_refusals(logs, searched)])
     if not found:
         reason = problem or "no task manager with logs of this attempt answers"
-        if not listed.problem and not listed.unreachable and all(map(_is_refusal, searched.values())):
+        if not problems and not listed.unreachable and all(map(_is_refusal, searched.values())):
             raise Conflict(reason)  # the same request would be refused again
         raise RetryLater(reason, hint="try again in a few seconds")
     parts = [Part(key, result.found, _is_last(result, starts[key], backwards)) for key, result in found.items()]
@@ -97,14 +98,14 @@ async def merged_records(api: Api, job: JobView, listed: LogList, query: ReadMer
     )
 
 
-def _problem(listed: LogList, logs: Mapping[str, LogInfo], searched: Mapping[str, LogFound | EmberkeepError]) -> str:
-    """Return why logs are missing, beyond task managers that do not answer; "" if there is nothing to say."""
+def _refusals(logs: Mapping[str, LogInfo], searched: Mapping[str, LogFound | EmberkeepError]) -> list[str]:
+    """Say which task managers refuse to send logs, and why."""
     refused = {
         f"task manager {logs[key].taskmanager_id} does not send its logs: {result.message}"
         for key, result in searched.items()
         if isinstance(result, EmberkeepError) and _is_refusal(result)
     }
-    return "; ".join(filter(None, [listed.problem, *sorted(refused)]))
+    return sorted(refused)
 
 
 def _is_refusal(result: LogFound | EmberkeepError) -> bool:
@@ -112,16 +113,22 @@ def _is_refusal(result: LogFound | EmberkeepError) -> bool:
     return isinstance(result, EmberkeepError) and not isinstance(result, Absent | RetryLater)
 
 
-def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:
-    """Return the logs to merge by their keys in cursors: the driver's first, then those of the executors by number."""
+def _chosen(listed: LogList, query: ReadMerged) -> tuple[dict[str, LogInfo], list[str]]:
+    """Return the logs to merge by their keys in cursors: the driver's first, then those of the executors by number.
+
+    Also say why others are missing.
+    """
     attempt = query.attempt or max((log.attempt for log in listed.logs), default=0)
-    logs = {
-        _key(log): log
+    own = [
+        log
         for log in sorted(listed.logs, key=lambda log: (log.executor_id.zfill(9), log.kind))
         if log.attempt == attempt and (query.stdout or log.kind.endswith("-stderr"))
-    }
-    if not logs and listed.problem:
-        raise RetryLater(listed.problem)
+    ]
+    logs = {_key(log): log for log in own if not log.problem}
+    unreadable = [f"{log.name} is missing here: {log.problem}" for log in own if log.problem]
+    problems = [*filter(None, [listed.problem]), *_few(unreadable)]
+    if not logs and problems:
+        raise RetryLater("; ".join(problems))
     if not logs:
         raise Absent(
             f"attempt {query.attempt} has no logs" if query.attempt else "the job has no logs",
@@ -131,7 +138,12 @@ def _chosen(listed: LogList, query: ReadMerged) -> dict[str, LogInfo]:
         raise Conflict(
             f"attempt {attempt} has {len(logs)} logs; at most {MOST_LOGS} can be merged", hint="read them one by one"
         )
-    return logs
+    return logs, problems
+
+
+def _few(problems: list[str]) -> list[str]:
+    more = len(problems) - _MOST_PROBLEMS
+    return [*problems[:_MOST_PROBLEMS], f"and {more} more"] if more > 0 else problems
 
 
 def is_past(cursor: str, logs: Iterable[LogInfo]) -> bool:

@@ -99,7 +99,7 @@ def kept_log_info(log: KeptLog, job: JobView, *, may_return: bool) -> LogInfo:
         size=log.end,
         mtime=log.until_ms,
         kind="" if writer is None else writer.kind,
-        complete=log.is_whole or (not may_return and is_over(job, key.attempt)),
+        complete=log.is_whole or (not log.problem and not may_return and is_over(job, key.attempt)),
         id=str(JobLogId(key.task_manager, key.log_id)),
         taskmanager_id=key.task_manager,
         job_id=key.job_id,
@@ -107,6 +107,7 @@ def kept_log_info(log: KeptLog, job: JobView, *, may_return: bool) -> LogInfo:
         executor_id="" if writer is None else writer.executor_id,
         kept=True,
         kept_until=log.missing_after_ms,
+        problem=log.problem,
     )
 
 

@@ -60,9 +60,10 @@ function table(logs, page) {
     link.textContent = title(log, page);
     link.title = log.name;
     cell(row, "Log", link);
-    cell(row, "Task manager", `${log["taskmanager-id"] || "–"}${log.kept ? " (read from the storage)" : ""}`);
-    cell(row, "Size", size(log.size), "num");
-    cell(row, "Last change", moment(log.mtime), "when");
+    const place = log.problem ? ` (cannot be read now: ${log.problem})` : log.kept ? " (read from the storage)" : "";
+    cell(row, "Task manager", `${log["taskmanager-id"] || "–"}${place}`);
+    cell(row, "Size", log.problem ? "–" : size(log.size), "num");
+    cell(row, "Last change", log.problem ? "–" : moment(log.mtime), "when");
   }
   return element;
 }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emberkeep.adapters.kept_logs import files as module
+from emberkeep.adapters.kept_logs import segments
 from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles
-from emberkeep.base.errors import Damaged, Fatal, Unavailable
+from emberkeep.base.errors import Damaged, Fatal, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.model import KeptLogKey, Position
 from emberkeep.kept_logs.retention import FILE_COST
@@ -42,7 +44,7 @@ def test_pieces_are_stored_one_after_the_other(files: KeptLogFiles, root: Path) 
     assert files.keep(1, key(), piece(4, b"two\n", is_last=True), NOW) == Position(end=8, source=8, is_whole=True)
 
     assert content(files, key()) == b"one\ntwo\n"
-    assert [(log.key, log.end, log.is_whole) for log in files.logs(JOB)] == [(key(), 8, True)]
+    assert [(log.key, log.end, log.is_whole) for log in files.logs(JOB).logs] == [(key(), 8, True)]
     assert files.jobs() == [JOB]
     assert [path.name for path in root.rglob("*.segment")] == ["0000000000000000-000000000000001.segment"]
 
@@ -69,7 +71,7 @@ def test_the_end_of_an_empty_log_is_stored(files: KeptLogFiles) -> None:
     assert files.keep(1, key(), piece(0, b"", is_last=True), NOW).is_whole
 
     assert content(files, key()) == b""
-    assert [log.is_whole for log in files.logs(JOB)] == [True]
+    assert [log.is_whole for log in files.logs(JOB).logs] == [True]
 
 
 def test_the_next_leader_continues_in_a_file_of_its_own(files: KeptLogFiles, root: Path) -> None:
@@ -124,7 +126,7 @@ def test_logs_of_all_writers_are_kept_apart(files: KeptLogFiles) -> None:
         files.keep(1, log, piece(0, b"%d\n" % number), NOW)
 
     assert [content(files, log) for log in logs] == [b"%d\n" % number for number in range(len(logs))]
-    assert {log.key for log in files.logs(JOB)} == set(logs[:4])
+    assert {log.key for log in files.logs(JOB).logs} == set(logs[:4])
 
 
 def test_foreign_files_are_left_alone(files: KeptLogFiles, root: Path) -> None:
@@ -134,7 +136,7 @@ def test_foreign_files_are_left_alone(files: KeptLogFiles, root: Path) -> None:
     (root / JOB / "1" / "tm-1~else").mkdir()
     (root / JOB / "1" / "tm-1~driver.stderr" / "x.tmp").touch()
 
-    assert [log.key for log in files.logs(JOB)] == [key()]
+    assert [log.key for log in files.logs(JOB).logs] == [key()]
     assert files.jobs() == [JOB]
     assert content(files, key()) == b"one\n"
 
@@ -185,13 +187,13 @@ def test_a_listing_reads_no_segment_a_second_time(
     monkeypatch.setattr(module, "_MOST_SCANNED", 2)
     for attempt in range(5):
         files.keep(1, key(attempt=attempt), piece(0, b"one\n"), NOW)
-    listed = files.logs(JOB)
+    listed = files.logs(JOB).logs
     with monkeypatch.context() as refused:
         refused.setattr(Path, "read_bytes", lambda path: pytest.fail(f"{path} is read again"))
-        assert files.logs(JOB) == listed
+        assert files.logs(JOB).logs == listed
 
     files.keep(1, key(attempt=3), piece(4, b"two\n"), NOW)
-    assert [log.end for log in files.logs(JOB)] == [4, 4, 4, 8, 4]
+    assert [log.end for log in files.logs(JOB).logs] == [4, 4, 4, 8, 4]
 
 
 def test_a_reader_opens_each_segment_once(files: KeptLogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +228,63 @@ def test_what_cannot_be_read_is_not_gone(files: KeptLogFiles, root: Path) -> Non
     segment.unlink()
     segment.mkdir()  # reading it fails, also for root
 
-    for use in (lambda: files.open(key()), lambda: files.logs(JOB)):
+    with pytest.raises(Unavailable):
+        files.open(key())
+    (listed,) = files.logs(JOB).logs
+    assert (listed.key, listed.end, listed.is_whole) == (key(), 0, False)
+    assert "cannot be read now" in listed.problem
+
+
+class TestListWithOneBadElement:
+    """The others are listed, and what is bad is said."""
+
+    @pytest.fixture
+    def others(self, files: KeptLogFiles) -> list[KeptLogKey]:
+        others = [key("driver.stdout"), key("driver.stderr", attempt=2)]
+        for each in (key(), *others):
+            files.keep(1, each, piece(0, b"one\n"), NOW)
+        return others
+
+    def test_a_log_of_a_newer_release(
+        self, files: KeptLogFiles, root: Path, others: list[KeptLogKey], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as newer:
+            newer.setattr(segments, "VERSION", 2)
+            files.keep(2, key(), piece(4, b"two\n"), NOW)
+        later = KeptLogFiles(root, LIMITS)
+
+        found = {log.key: log for log in later.logs(JOB).logs}
+
+        assert "format 2" in found[key()].problem
+        assert [(found[each].end, found[each].problem) for each in others] == [(4, ""), (4, "")]
+        with pytest.raises(NewerFormat):
+            later.open(key())
+
+    def test_an_unreadable_directory_of_a_log(self, files: KeptLogFiles, root: Path, others: list[KeptLogKey]) -> None:
+        directory = root / JOB / "1" / f"{key().task_manager}~{key().name}"
+        shutil.rmtree(directory)
+        directory.touch()  # listing it fails, also for root
+
+        found = {log.key: log for log in files.logs(JOB).logs}
+
+        assert "cannot be read now" in found[key()].problem
+        assert [found[each].end for each in others] == [4, 4]
+
+    def test_an_unreadable_attempt(self, files: KeptLogFiles, root: Path, others: list[KeptLogKey]) -> None:
+        shutil.rmtree(root / JOB / "1")
+        (root / JOB / "1").touch()
+
+        found = files.logs(JOB)
+
+        assert [log.key for log in found.logs] == [others[1]]
+        assert found.problem.startswith("attempt 1: ")
+        assert "cannot be read now" in found.problem
+
+    def test_an_unreadable_job_is_no_empty_one(self, files: KeptLogFiles, root: Path) -> None:
+        root.mkdir()
+        (root / JOB).touch()
         with pytest.raises(Unavailable):
-            use()
+            files.logs(JOB)
 
 
 def test_a_full_disk_is_said(files: KeptLogFiles, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def end_of(opened: StitchedLog) -> int:
 async def test_what_is_stored_can_be_read(site: Site) -> None:
     assert await site.store.keep(1, key(), piece(0, b"one\n")) == Position(end=4, source=4)
 
-    assert [log.end for log in await site.store.logs(JOB)] == [4]
+    assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
     assert await site.store.examine(key(), end_of) == 4
 
 
@@ -77,11 +77,11 @@ async def test_a_storage_that_is_not_ours_is_neither_written_nor_taken_for_empty
 async def test_a_sweep_deletes_what_is_too_old(site: Site, tmp_path: Path) -> None:
     await site.store.keep(1, key(), piece(0, b"one\n"))
     await site.store.sweep()
-    assert [log.end for log in await site.store.logs(JOB)] == [4]
+    assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
 
     site.now_ms = 10**14
     await site.store.sweep()
-    assert await site.store.logs(JOB) == []
+    assert (await site.store.logs(JOB)).logs == []
 
 
 @pytest.mark.parametrize(("number", "raised"), [(errno.EIO, RetryLater), (errno.ENOSPC, Fatal)])

@@ -276,6 +276,75 @@ async def test_a_storage_that_cannot_be_read_is_not_an_empty_one(served: Site, s
     assert (await served.get(f"/v1/jobs/{JOB}/merged-logs")).problem().status == 503
 
 
+class TestUnreadableLog:
+    """One kept log that cannot be read does not hide the others."""
+
+    @pytest.fixture
+    async def bad(self, storage: Storage, tmp_path: Path) -> KeptLogKey:
+        """The driver's log in the first attempt."""
+        await storage.keep(log_key(), FIRST)
+        await storage.keep(log_key(name="executor-3.stderr"), SECOND)
+        (segment,) = (tmp_path / "kept" / JOB / "1" / f"{LOST}~driver.stderr").iterdir()
+        segment.unlink()
+        segment.mkdir()  # reading it fails, also for root
+        return log_key()
+
+    async def test_it_is_listed_with_what_is_wrong(self, served: Site, bad: KeptLogKey) -> None:
+        body = (await served.get(f"/v1/jobs/{JOB}/logs")).json()
+
+        first, second = body["logs"]
+        assert (first["kind"], first["size"], first["complete"], first["kept"]) == ("driver-stderr", 0, False, True)
+        assert "cannot be read now" in first["problem"]
+        assert (second["kind"], second["size"], second["problem"]) == ("executor-stderr", len(SECOND), "")
+        assert (body["problem"], body["unreachable"]) == ("", [])
+        assert "cannot be read now" in (await served.get(path_of(bad))).problem().detail
+
+    async def test_the_task_managers_own_copy_is_no_problem(
+        self, served: Site, storage: Storage, tmp_path: Path
+    ) -> None:
+        log, file = log_key(HERE), tmp_path / "live"
+        await storage.keep(log, FIRST)
+        (segment,) = (tmp_path / "kept").rglob("*.segment")
+        segment.unlink()
+        segment.mkdir()
+        file.write_bytes(FIRST)
+        hold(served, log, file)
+
+        (listed,) = (await served.get(f"/v1/jobs/{JOB}/logs")).json()["logs"]
+
+        assert (listed["kept"], listed["problem"], listed["size"]) == (False, "", len(FIRST))
+
+    async def test_the_others_are_merged(self, served: Site, storage: Storage, bad: KeptLogKey) -> None:
+        await storage.keep(log_key(attempt=2), FIRST)
+        merged = f"/v1/jobs/{JOB}/merged-logs"
+
+        body = (await served.get(f"{merged}?attempt=1")).json()
+        assert [record["text"] for record in body["records"]] == SECOND.decode().splitlines()
+        assert "driver.stderr is missing here: " in body["problem"]
+        assert (body["at-end"], body["complete"], body["unreachable"]) == (True, False, [])
+        assert "driver.stderr is missing here: " in (await served.get(f"{merged}/download?attempt=1")).body.decode()
+        assert (await served.get(f"{merged}?attempt=2")).json()["problem"] == "", "that attempt lacks nothing"
+
+    async def test_it_alone_is_not_absent(self, served: Site, storage: Storage, tmp_path: Path) -> None:
+        await storage.keep(log_key(), FIRST)
+        (segment,) = (tmp_path / "kept").rglob("*.segment")
+        segment.unlink()
+        segment.mkdir()
+
+        answer = (await served.get(f"/v1/jobs/{JOB}/merged-logs")).problem()
+
+        assert (answer.status, "driver.stderr is missing here: " in answer.detail) == (503, True)
+
+    async def test_a_whole_attempt(self, served: Site, storage: Storage, tmp_path: Path) -> None:
+        await storage.keep(log_key(attempt=2), FIRST)
+        (tmp_path / "kept" / JOB / "1").touch()
+
+        body = (await served.get(f"/v1/jobs/{JOB}/logs")).json()
+
+        assert [log["attempt"] for log in body["logs"]] == [2]
+        assert body["problem"].startswith("logs in the shared storage are missing here: attempt 1: ")
+
+
 async def test_what_is_not_kept_is_absent_as_before(served: Site) -> None:
     assert (await served.get(path_of(log_key()))).problem().status == 404
     assert (await served.get(f"/v1/jobs/{JOB}/logs/{LOST}~else")).problem().status == 404

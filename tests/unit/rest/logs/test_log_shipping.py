@@ -148,7 +148,7 @@ async def test_whole_lines_are_sent_and_the_rest_when_the_process_has_ended(site
     site.live = set()
     assert await site.shipping.send_all()
     assert await site.leader.kept(key()) == b"one\ntwo\nthree"
-    assert [log.is_whole for log in await site.leader.store.logs(JOB)] == [True]
+    assert [log.is_whole for log in (await site.leader.store.logs(JOB)).logs] == [True]
 
 
 async def test_nothing_is_sent_again(site: Site) -> None:
@@ -315,7 +315,7 @@ async def test_a_link_in_place_of_a_log_is_not_followed(site: Site, tmp_path: Pa
 
     assert await site.shipping.send_all()
 
-    assert [log.key.name for log in await site.leader.store.logs(JOB)] == ["driver.stdout"]
+    assert [log.key.name for log in (await site.leader.store.logs(JOB)).logs] == ["driver.stdout"]
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ESTALE], ids=errno.errorcode.get)
