@@ -8,11 +8,11 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.slots.custom.amounts import amounts
-from emberkeep.slots.ledger import DriverNeed, DriverUse, Gives
+from emberkeep.slots.ledger import DriverNeed, DriverUse, Gives, HeldReport
 from emberkeep.slots.model import Allocation, Reclaim, ResourceProfile, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.namespace_quotas import NamespaceLimits
 from tests.unit.slots.closed.test_blocked import Places
-from tests.unit.slots.test_slot_manager import PENDING, RUNTIME, SMALL, Rig, per_job
+from tests.unit.slots.test_slot_manager import PENDING, RUNTIME, SMALL, Rig, info, per_job
 
 pytestmark = pytest.mark.req("RES-3")
 
@@ -432,8 +432,8 @@ def test_a_slot_that_its_task_manager_has_not_taken_is_not_kept(refused: bool) -
     rig.slots.jobs.close_requirements(world.job, 2, ENDED, returns=True)
     assert not rig.match(ENDED)
     late = ENDED + PENDING
-    for info in (world.node, second):
-        rig.slots.task_managers.take_heartbeat(info.id, info.instance, 0, late)
+    for each in (world.node, second):
+        rig.slots.task_managers.take_heartbeat(each.id, each.instance, 0, late)
     if refused:
         rig.slots.take_refusal(pending.allocation.id, late)
     else:
@@ -460,3 +460,19 @@ def test_the_job_gets_its_slots_although_the_task_manager_frees_them_late() -> N
     world.report(ENDED + 2, live=False)
     assert per_job(world.rig.match(ENDED + 2)) == {world.job: 2}
     assert per_job(world.rig.match(ENDED + 2))[other] == 0
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_the_next_leader_learns_from_the_ended_driver_which_place_is_kept(returns: bool) -> None:
+    rig = Rig()
+    job, waiting = rig.job(attempt=2), rig.job(attempt=0)
+    ended = DriverUse(job, 2, 1000, live=False)
+    rig.slots.task_managers.register(info("tm-1", slots=2, driver_places=1), HeldReport(1, (), (ended,)), ENDED)
+    rig.ask(waiting, 1000, ENDED)
+
+    assert not rig.places(ENDED)
+    rig.slots.jobs.end_attempt(job, 2, ENDED, returns=returns)
+    assert rig.places(ENDED) == ({} if returns else {waiting: "tm-1"})
+    if returns:
+        rig.slots.jobs.request_place(job, DriverNeed(1000, ""), 3, ENDED + 10)
+        assert rig.places(ENDED + 10) == {job: "tm-1"}
