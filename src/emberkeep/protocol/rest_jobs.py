@@ -93,8 +93,10 @@ class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
 
 
 class DriverInfo(Kebab, frozen=True, kw_only=True):
+    """The newest driver, which may have ended. ``pid``: 0 while it is unknown, and after the end of its attempt."""
+
     taskmanager_id: TaskManagerId
-    pid: int  # 0 while unknown
+    pid: int
 
 
 class ReservedStandbyInfo(Kebab, frozen=True, kw_only=True):

@@ -105,6 +105,13 @@ class StandbyCounters(Kebab, frozen=True, kw_only=True):
     executors_kept: int
 
 
+class SlotsKept(Kebab, frozen=True, kw_only=True):
+    """Slots that are kept for the next attempt of a job that restarts. They are not free, and nobody holds them."""
+
+    jid: JobId
+    slots: int
+
+
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     """Emberkeep's own fields of a task manager.
 
@@ -138,6 +145,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     memory_total_mb: int = 0
     disk_full: bool = False  # nothing new is placed there until its disk has room
     cgroups: str = ""  # what control groups bound there, or why nothing; "" if its release does not report it
+    slots_kept: list[SlotsKept] = field(default_factory=list)
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,7 @@ class JobMark(msgspec.Struct, frozen=True, kw_only=True):
     colour: int  # 1 to 8
     pattern: int  # 1 to 4
     slots: int = 0  # that it holds in the cluster
+    kept: int = 0  # that are kept in the cluster while it restarts
 
     @property
     def text(self) -> str:
@@ -40,14 +41,31 @@ class JobMark(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbouring slots with the same holder. ``mark``: None if they are free."""
+    """Neighbouring slots with the same holder. ``mark``: None if they are free.
+
+    ``kept``: nobody holds them, and they are kept for the next attempt of the marked job.
+    """
 
     mark: JobMark | None
     slots: int
+    kept: bool = False
+
+
+class _Holder(NamedTuple):
+    """Who has a slot: the marked job, or nobody. ``kept``: see ``Run``."""
+
+    mark: JobMark | None
+    kept: bool = False
+
+
+_NOBODY: Final = _Holder(None)
 
 
 class NodeSlots(msgspec.Struct, frozen=True, kw_only=True):
-    """The slots of one node. ``state``: "", away, blocked or evacuated. ``hidden``: slots that ``runs`` leaves out."""
+    """The slots of one node. ``state``: "", away, blocked or evacuated. ``hidden``: slots that ``runs`` leaves out.
+
+    ``taken``: slots that are not free, with those that are ``kept``.
+    """
 
     node: str
     task_managers: tuple[TaskManagerId, ...]
@@ -59,6 +77,7 @@ class NodeSlots(msgspec.Struct, frozen=True, kw_only=True):
     leaving: tuple[str, ...] = ()
     progress: EvacuationProgress | None = None
     hidden: int = 0
+    kept: int = 0
 
 
 class CapacityMap(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +89,7 @@ class CapacityMap(msgspec.Struct, frozen=True, kw_only=True):
     jobs_hidden: int = 0
 
 
-def job_mark(job_id: JobId, name: str = "", slots: int = 0) -> JobMark:
+def job_mark(job_id: JobId, name: str = "", slots: int = 0, kept: int = 0) -> JobMark:
     """Return how the map shows a job."""
     number = int(job_id[:8], 16)
     return JobMark(
@@ -79,6 +98,7 @@ def job_mark(job_id: JobId, name: str = "", slots: int = 0) -> JobMark:
         colour=number % _COLOURS + 1,
         pattern=number // _COLOURS % _PATTERNS + 1,
         slots=slots,
+        kept=kept,
     )
 
 
@@ -87,12 +107,14 @@ def capacity_map(task_managers: Iterable[TaskManagerView], names: Mapping[JobId,
     by_node: dict[str, list[TaskManagerView]] = {}
     for view in task_managers:
         by_node.setdefault(view.info.node_id, []).append(view)
-    held = Counter(held.job_id for views in by_node.values() for view in views for held in view.report.allocations)
-    marks = {job_id: job_mark(job_id, names.get(job_id, ""), slots) for job_id, slots in held.items()}
+    every = [view for views in by_node.values() for view in views]
+    held = Counter(slot.job_id for view in every for slot in view.report.allocations)
+    kept = Counter(slot.job_id for view in every for slot in view.kept)
+    marks = {job_id: job_mark(job_id, names.get(job_id, ""), held[job_id], kept[job_id]) for job_id in (held | kept)}
     nodes = sorted(
         (_node(node, views, marks) for node, views in by_node.items()), key=lambda each: (each.state == "", each.node)
     )
-    shown = sorted(marks.values(), key=lambda mark: (-mark.slots, mark.name, mark.job_id))
+    shown = sorted(marks.values(), key=lambda mark: (-mark.slots - mark.kept, mark.name, mark.job_id))
     return CapacityMap(
         nodes=tuple(nodes[:MOST_NODES]),
         jobs=tuple(shown[:MOST_JOBS]),
@@ -111,21 +133,33 @@ def _node(node: str, views: list[TaskManagerView], marks: Mapping[JobId, JobMark
     return NodeSlots(
         node=node,
         task_managers=tuple(view.info.id for view in views),
-        runs=tuple(Run(mark=mark, slots=len(list(same))) for mark, same in groupby(holders[:MOST_SLOTS])),
+        runs=tuple(
+            Run(mark=holder.mark, slots=len(list(same)), kept=holder.kept)
+            for holder, same in groupby(holders[:MOST_SLOTS])
+        ),
         slots=len(holders),
-        taken=sum(holder is not None for holder in holders),
+        taken=sum(holder is not _NOBODY for holder in holders),
         drivers=sum(driver.state is not ProcessState.EXITED for view in views for driver in view.report.drivers),
         state=next((name for name, applies in states if applies), ""),
         leaving=leaving(views),
         progress=progress(views),
         hidden=max(0, len(holders) - MOST_SLOTS),
+        kept=sum(holder.kept for holder in holders),
     )
 
 
-def _holders(view: TaskManagerView, marks: Mapping[JobId, JobMark]) -> list[JobMark | None]:
-    """Return the holder of each slot of a task manager, by the slot's index."""
-    holders: list[JobMark | None] = [None] * view.info.slots
+def _holders(view: TaskManagerView, marks: Mapping[JobId, JobMark]) -> list[_Holder]:
+    """Return the holder of each slot of a task manager, by the slot's index.
+
+    A kept slot is where it was; if that is taken, or it had no index yet, it is in the next free place.
+    """
+    holders = [_NOBODY] * view.info.slots
     for allocation in view.report.allocations:
         if 0 <= allocation.slot_index < len(holders):
-            holders[allocation.slot_index] = marks[allocation.job_id]
+            holders[allocation.slot_index] = _Holder(marks[allocation.job_id])
+    for slot in view.kept:
+        free = [index for index, holder in enumerate(holders) if holder is _NOBODY]
+        if free:
+            place = slot.slot_index if slot.slot_index in free else free[0]
+            holders[place] = _Holder(marks[slot.job_id], kept=True)
     return holders

@@ -25,6 +25,7 @@ from emberkeep.protocol.progress.rest_flows import FlowInfo
 from emberkeep.protocol.rest_jobs import (
     AlarmInfo,
     AttemptInfo,
+    DriverInfo,
     DynamicAllocationInfo,
     ExceptionInfo,
     ExecutorInfo,
@@ -32,7 +33,7 @@ from emberkeep.protocol.rest_jobs import (
     ReservedStandbyInfo,
 )
 from emberkeep.protocol.rest_recovery import MilestoneInfo, RecoveryInfo
-from emberkeep.protocol.rest_task_managers import LocalStateOfJob, Resources, SlotInfo
+from emberkeep.protocol.rest_task_managers import LocalStateOfJob, Resources, SlotInfo, SlotsKept
 from emberkeep.slots.model import ProcessStart
 from emberkeep.watchdog.model import AlarmKind
 from tests.support.contracts.job_store import batch, savepoint
@@ -405,6 +406,41 @@ def test_info_shows_where_copies_of_the_jobs_state_lie(fake: FakeJobManager, cap
     lines = [line.split() for line in capfd.readouterr().out.splitlines()]
     assert [known.id, "41", "3.0", "MiB"] in lines
     assert not [line for line in lines if line[1:2] == ["9"]]
+
+
+def test_info_shows_where_the_last_driver_ran(fake: FakeJobManager, capfd: Output) -> None:
+    def shown(end_time: int, pid: int) -> list[str]:
+        attempt = AttemptInfo(
+            attempt=2,
+            taskmanager_id=TaskManagerId("tm-1"),
+            start_time=1,
+            end_time=end_time,
+            exit_code=None,
+            failure_kind=None,
+            root_cause="",
+        )
+        job = job_info(A, "etl", attempts=[attempt])
+        driver = DriverInfo(taskmanager_id=TaskManagerId("tm-1"), pid=pid)
+        own = msgspec.structs.replace(job.emberkeep, driver=driver)
+        fake.jobs = {A: msgspec.structs.replace(job, emberkeep=own)}
+        assert main(["info", "etl"]) == 0
+        return [line.split(maxsplit=1)[1] for line in capfd.readouterr().out.splitlines() if "Driver:" in line]
+
+    assert shown(end_time=-1, pid=7) == ["pid 7 on tm-1"]
+    assert shown(end_time=9, pid=0) == ["last on tm-1"]
+
+
+def test_kept_slots_of_task_managers_are_named(fake: FakeJobManager, capfd: Output) -> None:
+    known = task_manager_info("tm-1")
+    kept = [SlotsKept(jid=JobId(A), slots=2)]
+    own = msgspec.structs.replace(known.emberkeep, slots_kept=kept)
+    fake.task_managers = [msgspec.structs.replace(known, emberkeep=own)]
+    free, total = known.free_slots, known.slots_number
+
+    assert main(["taskmanagers", "list"]) == 0
+    assert f"{free} of {total}, 2 kept" in capfd.readouterr().out
+    assert main(["taskmanagers", "show", known.id]) == 0
+    assert f"{total}, {free} free, 2 kept for job {A[:8]}, which restarts" in capfd.readouterr().out
 
 
 @pytest.mark.req("HA-8")

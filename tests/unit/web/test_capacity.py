@@ -117,6 +117,30 @@ def test_the_map_is_bounded_and_says_what_it_leaves_out() -> None:
     assert (sum(run.slots for run in shown.nodes[0].runs), shown.nodes[0].hidden) == (MOST_SLOTS, 10)
 
 
+def kept_slot(job: int, index: int) -> Allocation:
+    (found,) = node(9, *[0] * index, job, slots=8).report.allocations
+    return msgspec.structs.replace(found, slot_index=index)
+
+
+def test_a_slot_that_is_kept_for_a_job_that_restarts_is_not_free() -> None:
+    (shown,) = capacity_map([node(1, 8, 0, 0, 0, kept=(kept_slot(7, 2),))], {job_id(7): "etl"}).nodes
+    etl = job_mark(job_id(7), "etl", 0, 1)
+    assert shown.runs == (
+        Run(mark=job_mark(job_id(8), "", 1), slots=1),
+        Run(mark=None, slots=1),
+        Run(mark=etl, slots=1, kept=True),
+        Run(mark=None, slots=1),
+    )
+    assert (shown.slots, shown.taken, shown.kept) == (4, 2, 1)
+    assert capacity_map([node(1, 8, 0, kept=(kept_slot(7, 1),))], {job_id(7): "etl"}).jobs[-1] == etl
+
+
+def test_kept_slots_whose_place_is_unknown_or_taken_are_drawn_where_there_is_room() -> None:
+    nowhere = msgspec.structs.replace(kept_slot(7, 0), slot_index=-1)
+    (shown,) = capacity_map([node(1, 8, 0, kept=(kept_slot(7, 0), nowhere))], {}).nodes
+    assert [(run.kept, run.slots) for run in shown.runs] == [(False, 1), (True, 1)]
+
+
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     async with running_site(tmp_path, FakeGateway()) as running:
@@ -137,6 +161,19 @@ async def test_each_cell_leads_to_its_job_and_each_node_to_its_page(site: Site) 
     assert label == f"etl {job_id(7)[:8]}: 2 slots"
     assert 'aria-label="1 free"' in text
     assert '<a class="name" href="/nodes/node-001">node-001</a>' in text
+
+
+async def test_kept_slots_are_marked_with_their_job(site: Site) -> None:
+    site.gateway.add(job_view(job_id(7), "etl"))
+    site.gateway.add_task_managers(node(1, 7, 0, 0, kept=(kept_slot(7, 1),)))
+    text = await overview(site)
+    labels = re.findall(rf'<a href="/jobs/{job_id(7)}" title="[^"]*" aria-label="([^"]*)">', text)
+    assert labels == [f"etl {job_id(7)[:8]}: 1 slot", f"etl {job_id(7)[:8]}: 1 slot kept for its restart"]
+    assert "2 of 3 slots (1 kept)" in text
+    assert ", 1 and 1 kept</li>" in text
+
+    page = (await site.get("/taskmanagers/tm-1")).body.decode()
+    assert re.search(rf'1 slot is kept for <a href="/jobs/{job_id(7)}">etl</a>, which restarts', page)
 
 
 async def test_an_evacuated_node_that_is_empty_says_so(site: Site) -> None:

@@ -249,6 +249,18 @@ async def test_nothing_of_an_attempt_that_was_lost_is_shown_as_running(site: Sit
     assert "0 of 3</td>" in (await site.get("/jobs?state=RESTARTING")).body.decode()
 
 
+async def test_the_driver_of_an_attempt_that_has_ended_is_where_the_last_one_ran(site: Site) -> None:
+    site.gateway.add(job_view(job_id(1), "etl"))
+    path = f"/jobs/{job_id(1)}"
+    assert "last on" not in (await site.get(path)).body.decode()
+
+    first, newest = site.gateway.views[job_id(1)].attempts
+    ended = (first, msgspec.structs.replace(newest, ended_ms=newest.started_ms + 1))
+    site.gateway.change(job_id(1), status=JobStatus.RESTARTING, attempts=ended, driver_pid=0)
+
+    assert "<dt>Driver</dt><dd>last on <a" in (await site.get(path)).body.decode()
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

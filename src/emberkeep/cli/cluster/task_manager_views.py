@@ -52,7 +52,7 @@ def _row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
         task_manager.id,
         own.state.value,
         own.node_id,
-        f"{task_manager.free_slots} of {task_manager.slots_number}",
+        f"{task_manager.free_slots} of {task_manager.slots_number}{_kept(own)}",
         f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
         f"{memory(free)} of {memory(total)}",
         _standbys(own.standbys),
@@ -75,6 +75,17 @@ def _more(task_manager: TaskManagerSummary) -> tuple[str, ...]:
         memory(own.disk_free_mb),
         own.instance,
     )
+
+
+def _kept(own: TaskManagerExtension) -> str:
+    """Return how many slots are kept for jobs that restart, as a suffix; "" if none is."""
+    count = sum(kept.slots for kept in own.slots_kept)
+    return f", {count} kept" if count else ""
+
+
+def _kept_for(own: TaskManagerExtension) -> str:
+    """Return for which restarting jobs slots are kept, as a suffix; "" if none is."""
+    return "".join(f", {kept.slots} kept for job {kept.jid[:SHORT_ID]}, which restarts" for kept in own.slots_kept)
 
 
 def _release(own: TaskManagerExtension) -> str:
@@ -111,7 +122,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Node", own.node_id),
             ("Process", f"pid {own.pid}, since {timestamp(own.started)}"),
             ("Last heartbeat", timestamp(details.time_since_last_heartbeat)),
-            ("Slots", f"{details.slots_number}, {details.free_slots} free"),
+            ("Slots", f"{details.slots_number}, {details.free_slots} free{_kept_for(own)}"),
             ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
             ("Standbys", _standbys(own.standbys)),
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),

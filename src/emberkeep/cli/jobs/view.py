@@ -56,8 +56,9 @@ def print_job(
     own = job.emberkeep
     driver = ""
     if own.driver is not None:
-        pid = f"pid {own.driver.pid} on " if own.driver.pid else ""
-        driver = f"{pid}{own.driver.taskmanager_id}"
+        has_ended = bool(own.attempts) and own.attempts[-1].end_time >= 0
+        where = "last on " if has_ended else f"pid {own.driver.pid} on " if own.driver.pid else ""
+        driver = f"{where}{own.driver.taskmanager_id}"
     registered = executors_registered(job)
     executors = f"{registered} of {own.executors_wanted} registered" if registered or own.executors_wanted else ""
     tasks = {name.lower(): number for name, number in job.status_counts.items() if number}

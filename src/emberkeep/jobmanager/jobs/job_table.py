@@ -77,6 +77,7 @@ class ManagedJob:
         result = state.result if ended else None
         driver, home = state.driver, state.driver_home()
         attempts = state.history.attempts()
+        runs = bool(attempts) and attempts[-1].ended_ms is None
         leaving = self.move.leaving(state.attempt)
         return JobView(
             job_id=self.job_id,
@@ -87,7 +88,7 @@ class ManagedJob:
             status_times_ms=dict(state.history.status_times_ms),
             attempt=state.known_attempt,
             driver_task_manager=(attempts[-1].task_manager or None) if attempts else None,
-            driver_pid=driver.pid if driver is not None and not ended else 0,
+            driver_pid=0 if driver is None or ended or not runs else driver.pid,
             exit_code=result.exit_code if result else None,
             root_cause=state.verdict.root_cause if state.verdict else "",
             waiting=self._waiting(leaving) or (report.waiting if report and not ended else ""),

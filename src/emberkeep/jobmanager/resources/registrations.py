@@ -95,4 +95,5 @@ class Registrations:
             disk_full=member.disk_full,
             usage_since_ms=registration.usage_since_ms,
             disk_low_since_ms=registration.disk_low_since_ms,
+            kept=tuple(member.kept.values()),
         )

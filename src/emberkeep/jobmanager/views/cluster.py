@@ -20,7 +20,7 @@ from emberkeep.jobs.progress.work import ended
 from emberkeep.jobs.traces.recovery_trace import RecoveryTrace
 from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
 from emberkeep.protocol.messages.task_manager_reports import TaskManagerReport
-from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.model import Allocation, ResourceProfile, TaskManagerInfo
 from emberkeep.slots.reserved.choices import StandbyView
 from emberkeep.usage.history import Sample
 from emberkeep.watchdog.model import Alarm
@@ -99,6 +99,11 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
         return self.status.is_globally_terminal or self.last_attempt_over
 
     @property
+    def driver_has_ended(self) -> bool:
+        """True if the newest driver ran in an attempt that has ended, and no other one is ordered yet."""
+        return bool(self.attempts) and self.attempts[-1].ended_ms is not None
+
+    @property
     def executors_wanted(self) -> int:
         """Number of executors that the job wants, now or once its driver runs."""
         if self.wants_nothing:
@@ -158,6 +163,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     """One registered task manager.
 
     ``away``: True while it is silent. In that case ``report`` is its last report, and none of its slots is free.
+    ``kept``: slots that it has freed, and that nobody gets because their jobs restart.
     """
 
     info: TaskManagerInfo
@@ -173,6 +179,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     evacuation: Evacuation | None = None  # set if it is evacuated
     usage_since_ms: int = 0  # when the history of its usage begins; 0 before its first heartbeat
     disk_low_since_ms: int = 0  # since when its disk is nearly full, in that history; 0 if it is not
+    kept: tuple[Allocation, ...] = ()
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from emberkeep.protocol.rest_task_managers import (
     SlotHistory,
     SlotInfo,
     SlotSample,
+    SlotsKept,
     StandbyCounters,
     StateGatewayCounters,
     TaskManagerDetails,
@@ -166,6 +167,9 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         memory_total_mb=report.memory_total_mb,
         disk_full=view.disk_full,
         cgroups=info.cgroups,
+        slots_kept=[
+            SlotsKept(jid=job_id, slots=slots) for job_id, slots in Counter(slot.job_id for slot in view.kept).items()
+        ],
     )
 
 

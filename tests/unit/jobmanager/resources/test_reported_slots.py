@@ -9,7 +9,7 @@ import pytest
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
-from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.protocol.messages.task_manager_reports import DriverReport, ProcessState, StandbyReport
 from emberkeep.usage.history import SHORTEST_STEP_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -47,6 +47,34 @@ def test_drivers_take_and_free_their_places_with_the_report_that_says_so() -> No
                 await task_manager.beat()
                 view = await service.gateway.task_manager(task_manager.info.id)
                 assert view.free_driver_places == free_places
+
+    in_virtual_time(scenario)
+
+
+def test_what_is_kept_for_a_job_that_restarts_is_told_apart_from_what_is_free_and_from_what_runs() -> None:
+    lost = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="the driver was killed")
+
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), {"restart-strategy.fixed-delay.delay": "30s"})
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            master = await cluster.run_job(count=2)
+            for _ in range(100):
+                await asyncio.sleep(1.0)
+                await master.beat(2)
+            assert (await cluster.view(JOB)).driver_pid
+            task_manager.exits(JOB, 1, lost)
+            task_manager.allocations = {}
+            job = await cluster.reaches(JOB, JobStatus.RESTARTING)
+            assert (job.driver_has_ended, job.driver_pid, job.driver_task_manager) == (True, 0, task_manager.info.id)
+            await asyncio.sleep(5.0)
+            view = await service.gateway.task_manager(task_manager.info.id)
+            assert (view.free_slots, [slot.job_id for slot in view.kept]) == (2, [JOB, JOB])
+
+            await cluster.next_jobmaster(JOB, 2, 1)
+            view = await service.gateway.task_manager(task_manager.info.id)
+            assert view.kept == ()
+            assert not (await cluster.view(JOB)).driver_has_ended
 
     in_virtual_time(scenario)
 

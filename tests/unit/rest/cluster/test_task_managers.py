@@ -32,6 +32,19 @@ async def test_the_list_has_flinks_fields(site: Site) -> None:
     assert first["hardware"]["physicalMemory"] == 8192 * 1024**2
 
 
+async def test_slots_that_are_kept_for_jobs_that_restart_are_counted_by_job(site: Site) -> None:
+    view = task_manager_view(5, taken=2)
+    kept = tuple(
+        msgspec.structs.replace(slot, job_id=job_id(number))
+        for slot, number in zip(view.report.allocations * 2, (1, 2, 2), strict=False)
+    )
+    site.gateway.add_task_managers(msgspec.structs.replace(view, kept=kept))
+
+    detail = msgspec.json.decode((await site.get(f"/v1/taskmanagers/{view.info.id}")).body, type=TaskManagerDetails)
+
+    assert [(each.jid, each.slots) for each in detail.emberkeep.slots_kept] == [(job_id(1), 1), (job_id(2), 2)]
+
+
 async def test_the_detail_shows_slots_and_drivers(site: Site) -> None:
     body = (await site.get("/v1/taskmanagers/tm-127.0.0.2-1")).body
     detail = msgspec.json.decode(body, type=TaskManagerDetails)
