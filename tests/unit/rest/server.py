@@ -27,7 +27,7 @@ from emberkeep.adapters.http.web_login import WebLoginLinks, login_routes
 from emberkeep.adapters.tunnels.leader_side import DriverTunnels
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.identity import Identity, Role
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
@@ -107,6 +107,8 @@ class ReaderPerAddress:
         return await self._reader(address).read(log_id, query)
 
     async def search(self, address: str, log_id: str, wanted: LogSearch) -> LogFound:
+        if not wanted.search.is_bounded:  # a task manager refuses it
+            raise InvalidInput("a search needs bounds within those of one step")
         return await self._reader(address).search(log_id, wanted)
 
 

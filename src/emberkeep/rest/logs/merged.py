@@ -12,7 +12,7 @@ from msgspec import Meta
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.log_records.merge import Part, merge
-from emberkeep.log_records.scan import Search
+from emberkeep.log_records.scan import MOST_FOUND_BYTES, Search
 from emberkeep.protocol.rest_logs import LogInfo, LogList, MergedLogRecords
 from emberkeep.rest.logs.records import SelectRecords, record_info
 from emberkeep.rest.logs.response import FARTHEST
@@ -177,7 +177,7 @@ async def _search_all(
     """Return what is found in the next part of each log, or why it cannot be read: one must not hide the others."""
     gate = asyncio.Semaphore(_AT_ONCE)
     holders = await api.gateway.task_managers()  # once for all logs; listing them has waited for their task managers
-    most_bytes = max(_LEAST_BYTES, _MOST_BYTES // len(logs))
+    most_bytes = min(MOST_FOUND_BYTES, max(_LEAST_BYTES, _MOST_BYTES // len(logs)))
 
     async def search(key: str, log: LogInfo) -> LogFound | EmberkeepError:
         wanted = Search(

@@ -115,6 +115,14 @@ async def test_selections_and_other_logs(site: Site, held: ListedLogs) -> None:
     assert lines((await site.get(f"{MERGED}?attempt=1")).json()) == ["an old attempt"]
 
 
+async def test_an_attempt_with_one_log_is_read_as_others_are(site: Site, held: ListedLogs) -> None:
+    """Each attempt begins with one: the driver's. Its task manager sends no more of one log than a step may find."""
+    for query in ("attempt=1", "attempt=1&before="):
+        assert lines((await site.get(f"{MERGED}?{query}")).json()) == ["an old attempt"]
+    downloaded = await site.get(f"{MERGED}/download?attempt=1")
+    assert downloaded.body.decode().splitlines()[0] == "driver       | an old attempt"
+
+
 async def test_a_task_manager_that_does_not_answer_is_named(site: Site, held: ListedLogs) -> None:
     del site.remote_logs.readers["127.0.0.4:40001"]
 
