@@ -1,19 +1,25 @@
 # The first process of a machine that consists of namespaces and runs systemd with units of its own only.
-# Variables: MACHINE_UNITS, the directory of its further units; MACHINE_VISIBLE, directories below /root that are seen;
-# MACHINE_GROUPS, 2 for version 2 of control groups alone, else what this machine has.
+# Variables: MACHINE_UNITS, the directory of its further units; MACHINE_VISIBLE, directories below /root and /tmp that are
+# seen; MACHINE_GROUPS, 2 for version 2 of control groups alone, else what this machine has; MACHINE_BOOT, a file with a
+# boot id.
 # Prints a line before systemd starts.
 set -eu
 
 mount --make-rprivate /
 for place in /run /var/lib /mnt; do mount -t tmpfs -o mode=755 machine "$place"; done
 
-# Programs below /root can be run by all users.
+# Two machines never have the same boot id. Processes are known by it.
+mount --bind "$MACHINE_BOOT" /proc/sys/kernel/random/boot_id
+
+# Programs below /root and /tmp can be run by all users. JVMs name files in /tmp by their pid, which a process of another
+# machine may have as well.
 mkdir /mnt/root
+mkdir -m 1777 /mnt/tmp
 for path in $MACHINE_VISIBLE; do
     mkdir -p "/mnt$path"
     mount --rbind "$path" "/mnt$path"
 done
-mount --rbind /mnt/root /root
+for place in /root /tmp; do mount --rbind "/mnt$place" "$place"; done
 
 # /etc is the machine's, with changes that only this one has. Its systemd knows none of the other's units.
 mkdir /mnt/etc /mnt/etc-work /mnt/dev

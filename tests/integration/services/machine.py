@@ -7,6 +7,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 from tests.integration.commands import Ended
@@ -16,6 +17,8 @@ from tests.integration.hosts.namespaces import Namespaces
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 EMBERKEEP = Path(sys.executable).with_name("emberkeep")
+_PROGRAMS = (CHECKOUT, Path(sys.prefix), Path(sys.base_prefix))
+_PRIVATE = ("/root", "/tmp")  # each machine has its own
 _BOOT = Path(__file__).with_name("boot.sh")
 _KINDS = ("net", "uts", "mount", "pid", "ipc", "cgroup")
 _TOOLS = ("ip", "unshare", "nsenter", "setpriv", "runuser", "systemctl", "systemd-sysusers", "systemd-tmpfiles")
@@ -45,17 +48,22 @@ def why_not() -> str:
 
 def hidden_programs() -> list[Path]:
     """Return directories of programs below /root, where services do not see them."""
-    return [path for path in (CHECKOUT, Path(sys.prefix), Path(sys.base_prefix)) if path.is_relative_to("/root")]
+    return [path for path in _PROGRAMS if path.is_relative_to("/root")]
 
 
 class Machine:
     """``directory``: for files of the test. The machine sees them, as it sees the programs of this machine.
 
+    ``shared``: a directory that other machines see as well.
+
     ``groups``: 2 for version 2 of control groups alone; else the machine has the versions that this one has.
     """
 
-    def __init__(self, directory: Path, *, groups: int = 1) -> None:
+    def __init__(self, directory: Path, *, shared: Path | None = None, groups: int = 1) -> None:
         self.directory = directory
+        directory.chmod(0o755)
+        boot_id = directory / "boot-id"
+        boot_id.write_text(f"{uuid.uuid4()}\n")
         units = directory / "units"
         units.mkdir()
         for target in _TARGETS:
@@ -63,13 +71,24 @@ class Machine:
         self.groups = ControlGroups(f"emberkeep-test-{secrets.token_hex(6)}")
         try:
             self.groups.make()
-            visible = " ".join(map(str, hidden_programs()))
-            environment = {"MACHINE_UNITS": str(units), "MACHINE_VISIBLE": visible, "MACHINE_GROUPS": str(groups)}
+            seen = filter(None, (*_PROGRAMS, directory, shared))
+            hidden = (path for path in seen if any(path.is_relative_to(each) for each in _PRIVATE))
+            environment = {
+                "MACHINE_UNITS": str(units),
+                "MACHINE_VISIBLE": " ".join(map(str, hidden)),
+                "MACHINE_GROUPS": str(groups),
+                "MACHINE_BOOT": str(boot_id),
+            }
             self._namespaces = Namespaces(_KINDS, ("bash", str(_BOOT)), environment, self.groups.enter)
         except BaseException:
             self.groups.remove()
             raise
         until(lambda: self.run("systemctl", "is-active", "machine.target").code == 0, "systemd is up")
+
+    @property
+    def pid(self) -> int:
+        """Of its first process, as seen from outside."""
+        return self._namespaces.pid
 
     def path(self, path: str) -> Path:
         """Return a path of this machine as one that can be opened from outside."""

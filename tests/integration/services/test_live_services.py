@@ -10,25 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.commands import SMALL, Ended
+from tests.integration.commands import SMALL
 from tests.integration.conditions import until
-from tests.integration.services.machine import EMBERKEEP, Machine, hidden_programs, why_not
+from tests.integration.services.machine import Machine, why_not
+from tests.integration.services.services import CONFIG, JOB_MANAGER, STATE, TASK_MANAGER, USER, Services
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
-JOB_MANAGER, TASK_MANAGER = "emberkeep-jobmanager.service", "emberkeep-taskmanager.service"
-USER, STATE, CONFIG = "emberkeep", "/var/lib/emberkeep", "/etc/emberkeep/config.yaml"
-SETTINGS = {
-    "emberkeep.state-dir": STATE,
-    "rest.address": "127.0.0.1",
-    "heartbeat.interval": "500ms",
-    "heartbeat.timeout": "6s",
-    "taskmanager.memory.process.size": "3g",
-    "taskmanager.numberOfTaskSlots": "1",
-    "taskmanager.standby.drivers": "0",
-    "taskmanager.standby.executors": "0",
-    "taskmanager.class-archive.build": "false",
-}
 # Counts rows again and again with the same executor, and prints how often, until a file is there.
 SCRIPT = """
 import os, sys, time
@@ -49,53 +37,6 @@ Group=root
 CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL
 """
 _reason = functools.cache(why_not)
-
-
-class Services:
-    """The daemons as services of a machine."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.user = USER  # who gives the commands
-        config = machine.path(CONFIG)
-        config.parent.mkdir()
-        config.write_text("".join(f"{key}: '{value}'\n" for key, value in SETTINGS.items()))
-        machine.done(str(EMBERKEEP), "system", "install", "--executable", str(EMBERKEEP))
-        if hidden_programs():
-            drop_in = machine.path(f"/etc/systemd/system/{JOB_MANAGER}.d/programs.conf")
-            drop_in.parent.mkdir()
-            drop_in.write_text("[Service]\nProtectHome=no\n")
-        machine.done("systemd-sysusers")
-        machine.done("systemd-tmpfiles", "--create", "emberkeep.conf")
-        machine.done("systemctl", "daemon-reload")
-
-    def start(self) -> None:
-        self.machine.done("systemctl", "start", JOB_MANAGER, TASK_MANAGER)
-        until(lambda: self.registered() == 1, self.story)
-
-    def command(self, *words: str) -> Ended:
-        settings = (f"HOME={STATE}", f"EMBERKEEP_CONF={CONFIG}")
-        return self.machine.run("env", *settings, str(EMBERKEEP), *words, user=self.user)
-
-    def done(self, *words: str) -> str:
-        ended = self.command(*words)
-        assert ended.code == 0, f"{' '.join(words)}: {ended}\n{self.story()}"
-        return ended.out
-
-    def registered(self) -> int:
-        return len(re.findall(r"^tm-", self.command("taskmanagers").out, re.MULTILINE))
-
-    def main_pid(self, unit: str) -> int:
-        return int(self.machine.shown(unit, "MainPID")["MainPID"])
-
-    def is_active(self, unit: str) -> bool:
-        return self.machine.shown(unit, "ActiveState")["ActiveState"] == "active"
-
-    def story(self) -> str:
-        told = [self.machine.run("systemctl", "status", "--no-pager", JOB_MANAGER, TASK_MANAGER).out]
-        told.append(str(self.command("cluster", "status")))
-        logs = sorted(self.machine.path(STATE).rglob("*.log"))
-        return "\n".join([*told, *(f"--- {log.name}\n{log.read_text()[-2000:]}" for log in logs)])
 
 
 @pytest.fixture
@@ -166,7 +107,7 @@ def test_jobs_survive_what_is_done_to_the_services(services: Services) -> None:
 
     # One that was ended permanently is not started again.
     services.done("taskmanager", "stop", "tm-127.0.0.1")
-    until(lambda: not services.is_active(TASK_MANAGER), services.story)
+    until(lambda: services.has_ended(TASK_MANAGER), services.story)
     shown = services.machine.shown(TASK_MANAGER, "ActiveState", "Result", "ExecMainStatus")
     assert shown == {"ActiveState": "inactive", "Result": "success", "ExecMainStatus": "0"}
 

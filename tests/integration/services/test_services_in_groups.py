@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,12 +92,12 @@ def _give_controller(machine: Machine) -> None:
         FILES.write(group / "cgroup.subtree_control", f"+{CONTROLLER}")
 
 
-def _install(machine: Machine, place: Path, *, releases: bool) -> Path:
+def _install(machine: Machine, *, releases: bool) -> Path:
     """Install the unit of a task manager, with another program and another controller. Return what it tells.
 
     ``releases``: with the line that disables the controller when the program ends.
     """
-    program, told = place / "manager.py", place / "told"
+    program, told = machine.directory / "manager.py", machine.directory / "told"
     program.write_text(MANAGER)
     told.touch()
     told.chmod(0o666)
@@ -122,16 +121,8 @@ def _story(machine: Machine) -> str:
     return str(machine.shown("manager", "ActiveState", "ExecMainStatus", "NRestarts", "Result"))
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that the service's user can read."""
-    with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o755)
-        yield Path(place)
-
-
-def test_a_service_is_started_again_beside_what_goes_on_in_groups(machine: Machine, place: Path) -> None:
-    told = _install(machine, place, releases=True)
+def test_a_service_is_started_again_beside_what_goes_on_in_groups(machine: Machine) -> None:
+    told = _install(machine, releases=True)
     machine.done("systemctl", "start", "manager")
     until(lambda: len(_starts(told)) == 1, lambda: _story(machine))
     machine.done("systemctl", "restart", "manager")
@@ -141,9 +132,9 @@ def test_a_service_is_started_again_beside_what_goes_on_in_groups(machine: Machi
     assert len(set(_starts(told))) == 1, "the process in the group went on"
 
 
-def test_without_the_line_in_the_unit_it_is_not(machine: Machine, place: Path) -> None:
+def test_without_the_line_in_the_unit_it_is_not(machine: Machine) -> None:
     """This is why the line is there. If this fails with a newer systemd, the line is no longer needed there."""
-    told = _install(machine, place, releases=False)
+    told = _install(machine, releases=False)
     machine.done("systemctl", "start", "manager")
     until(lambda: len(_starts(told)) == 1, lambda: _story(machine))
     machine.run("systemctl", "restart", "manager")
