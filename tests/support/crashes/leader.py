@@ -123,7 +123,7 @@ def live_kept_logs(root: Path, files: RecordedFiles) -> None:
     for epoch in (1, 2):
         logs = KeptLogFiles(root / "kept" / "logs", KeepLimits(most_bytes=10**6, keep_ms=0))
         for part in _LOG[(epoch - 1) * 6 : epoch * 6]:
-            logs.keep(epoch, key(), piece(offset, part), 1)
+            logs.keep(epoch, key(), piece(offset, part))
             offset += len(part)
             files.mark(str(offset))
 
@@ -136,7 +136,7 @@ def check_kept_logs(crash: Crash) -> None:
     found = b"" if opened is None else content_of(opened)
     assert whole.startswith(found), "another log than the one that was kept"
     assert len(found) >= promised, f"{promised} bytes were kept, {len(found)} are there"
-    position = logs.keep(3, key(), piece(len(found), whole[len(found) :], is_last=True), 1)
+    position = logs.keep(3, key(), piece(len(found), whole[len(found) :], is_last=True))
     assert position.end == len(whole)
     again = logs.open(key())
     assert again is not None

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -93,7 +93,7 @@ class KeptLogFiles:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def keep(self, epoch: int, key: KeptLogKey, piece: LogPiece, now_ms: int) -> Position:
+    def keep(self, epoch: int, key: KeptLogKey, piece: LogPiece) -> Position:
         """Store a piece, see LogStore. Raises Unavailable, Fatal, NewerFormat."""
         with self._writing:
             tail = self._tails.get(key)
@@ -106,7 +106,7 @@ class KeptLogFiles:
             if adds_something and header.offset >= tail.position.end:
                 self._append(key, tail, piece)
                 if self._sizes.get(key.job_id, 0) > self._limits.most_bytes:
-                    self._prune(key.job_id, now_ms)
+                    self._prune(key.job_id, oldest_ms=0)
             return tail.position
 
     def _append(self, key: KeptLogKey, tail: _Tail, piece: LogPiece) -> None:
@@ -150,11 +150,10 @@ class KeptLogFiles:
     def prune(self, job_id: JobId, now_ms: int) -> None:
         """Delete what is too old of a job, and the oldest of what is too much. Raises Unavailable."""
         with self._writing:
-            self._prune(job_id, now_ms)
+            self._prune(job_id, now_ms - self._limits.keep_ms if self._limits.keep_ms else 0)
 
-    def _prune(self, job_id: JobId, now_ms: int) -> None:
+    def _prune(self, job_id: JobId, oldest_ms: int) -> None:
         segments = self._segments(job_id)
-        oldest_ms = now_ms - self._limits.keep_ms if self._limits.keep_ms else 0
         dropped = surplus(segments, self._limits.most_bytes, oldest_ms)
         writing = {tail.path for tail in self._tails.values()}
         for segment in dropped:
@@ -186,6 +185,14 @@ class KeptLogFiles:
             with contextlib.suppress(InvalidInput):
                 found.append(parse_job_id(name))
         return found
+
+    def newest_ms(self, jobs: Iterable[JobId]) -> int | None:
+        """Return when something of these jobs was stored last; None if nothing is known of that."""
+        changes = list[int]()
+        for job_id in jobs:
+            with contextlib.suppress(Unavailable):
+                changes += (segment.changed_ms for segment in self._segments(job_id))
+        return max(changes, default=None)
 
     def forget(self, known: set[JobId]) -> None:
         """Forget the sizes of jobs that are not ``known`` any more."""

@@ -14,8 +14,10 @@ import structlog
 from emberkeep.adapters.blocking.patience import FilePatience
 from emberkeep.adapters.kept_logs.files import KeepLimits, KeptLogFiles, StitchedLog
 from emberkeep.adapters.kept_logs.segments import check_piece
+from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Damaged, EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
+from emberkeep.kept_logs.ages import Ages
 from emberkeep.kept_logs.model import KeptLogKey, KeptLogList, LogPiece, Position
 
 log = structlog.get_logger(__name__)
@@ -40,11 +42,12 @@ class KeptLogStore:
         self,
         root: Path,
         limits: KeepLimits,
-        now_ms: Callable[[], int],
+        clock: Clock,
         problem: Callable[[], EmberkeepError | None],
     ) -> None:
         self._root = root
-        self._now_ms = now_ms
+        self._clock = clock
+        self._ages = Ages()
         self._problem = problem
         self._files = KeptLogFiles(root, limits)
         self._writing = asyncio.Lock()
@@ -59,7 +62,7 @@ class KeptLogStore:
         key.check()
         async with self._writer():
             await asyncio.to_thread(check_piece, piece)
-            return await self._write(partial(self._files.keep, epoch, key, piece, self._now_ms()))
+            return await self._write(partial(self._files.keep, epoch, key, piece))
 
     async def run(self) -> None:
         """Delete what is too old, every ten minutes until cancelled."""
@@ -76,11 +79,16 @@ class KeptLogStore:
         If something of a job cannot be deleted now, that is raised after all other jobs had their turn.
         """
         jobs = await self._write(self._files.jobs)
+        if not self._ages.have_begun:
+            newest = await self._write(partial(self._files.newest_ms, jobs))
+            if newest is not None:
+                self._ages.begin(newest, self._clock.now_ms(), self._clock.monotonic())
+        now = self._ages.now_ms(self._clock.now_ms(), self._clock.monotonic())
         failure: EmberkeepError | None = None
         for job_id in jobs:
             async with self._writing:
                 try:
-                    await self._write(partial(self._files.prune, job_id, self._now_ms()))
+                    await self._write(partial(self._files.prune, job_id, now))
                 except EmberkeepError as error:
                     failure = error
         await asyncio.to_thread(self._files.forget, set(jobs))

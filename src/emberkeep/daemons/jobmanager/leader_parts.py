@@ -123,7 +123,7 @@ def _kept_logs(settings: JobManagerSettings) -> KeptLogStore:
     limits = KeepLimits(
         most_bytes=configuration[LOGS_KEPT_MAX_SIZE], keep_ms=int(configuration[LOGS_KEPT_RETENTION] * 1000)
     )
-    return KeptLogStore(settings.layout.kept_logs, limits, settings.system.clock.now_ms, settings.owned_storage.problem)
+    return KeptLogStore(settings.layout.kept_logs, limits, settings.system.clock, settings.owned_storage.problem)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,29 @@ import pytest
 from emberkeep.adapters.kept_logs import store as module
 from emberkeep.adapters.kept_logs.files import KeepLimits, StitchedLog
 from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
+from emberkeep.kept_logs.ages import PACE
 from emberkeep.kept_logs.model import LogPiece, Position
 from tests.support.kept_logs.pieces import JOB, key, piece
+
+KEEP_SECONDS = 3600
+
+
+class HandClock:
+    """Set by hand. It begins at the machine's time, as the files' times are the machine's."""
+
+    def __init__(self) -> None:
+        self.jumped_ms = 0
+        self.passed = 0.0
+        self._began_ms = SystemClock().now_ms()
+
+    def now_ms(self) -> int:
+        return self._began_ms + self.jumped_ms + round(self.passed * 1000)
+
+    def monotonic(self) -> float:
+        return self.passed
 
 
 class Site:
@@ -23,9 +42,9 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         self.problem: EmberkeepError | None = None
-        limits = KeepLimits(most_bytes=1024**2, keep_ms=1000)
-        self.now_ms = 0
-        self.store = KeptLogStore(root, limits, lambda: self.now_ms, lambda: self.problem)
+        limits = KeepLimits(most_bytes=1024**2, keep_ms=KEEP_SECONDS * 1000)
+        self.clock = HandClock()
+        self.store = KeptLogStore(root, limits, self.clock, lambda: self.problem)
 
 
 @pytest.fixture
@@ -79,9 +98,30 @@ async def test_a_sweep_deletes_what_is_too_old(site: Site, tmp_path: Path) -> No
     await site.store.sweep()
     assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
 
-    site.now_ms = 10**14
+    site.clock.passed = KEEP_SECONDS + 60.0
     await site.store.sweep()
     assert (await site.store.logs(JOB)).logs == []
+
+
+async def test_a_clock_that_jumps_ahead_deletes_nothing_at_once(site: Site) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    await site.store.sweep()
+    site.clock.jumped_ms = 10**12
+    for _ in range(100):
+        await site.store.sweep()
+    assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
+
+    site.clock.passed = KEEP_SECONDS / PACE + 60.0  # half of the time at least is left to set it right
+    await site.store.sweep()
+    assert (await site.store.logs(JOB)).logs == []
+
+
+async def test_the_first_sweep_of_a_leader_whose_clock_is_ahead_deletes_nothing(site: Site) -> None:
+    await site.store.sweep()  # nothing is stored yet, so nothing says what time it is
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    site.clock.jumped_ms = 10**12
+    await site.store.sweep()
+    assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
 
 
 @pytest.mark.parametrize(("number", "raised"), [(errno.EIO, RetryLater), (errno.ENOSPC, Fatal)])
@@ -91,7 +131,8 @@ async def test_what_cannot_be_deleted_of_a_job_does_not_stop_the_sweep(
     other, unlinking = JobId("2" * 32), Path.unlink
     for job_id in (JOB, other):
         await site.store.keep(1, key(job_id=job_id), piece(0, b"one\n"))
-    site.now_ms = 10**14
+    await site.store.sweep()
+    site.clock.passed = KEEP_SECONDS + 60.0
 
     def failing(path: Path, *, missing_ok: bool = False) -> None:
         if JOB in path.parts:

@@ -11,6 +11,7 @@ import pytest
 
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import EmberkeepError, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.daemons.jobmanager.stored_logs import StoredLogs
@@ -43,7 +44,7 @@ class Storage:
     def __init__(self, root: Path) -> None:
         self.problem: EmberkeepError | None = None
         limits = KeepLimits(most_bytes=1024**2, keep_ms=0)
-        self.store = KeptLogStore(root, limits, lambda: 0, lambda: self.problem)
+        self.store = KeptLogStore(root, limits, SystemClock(), lambda: self.problem)
 
     async def keep(self, log: KeptLogKey, *parts: bytes, offset: int = 0, is_last: bool = False) -> None:
         for number, part in enumerate(parts):

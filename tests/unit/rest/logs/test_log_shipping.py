@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from emberkeep.adapters.kept_logs.files import KeepLimits
 from emberkeep.adapters.kept_logs.segments import compress, digest_of
 from emberkeep.adapters.kept_logs.store import KeptLogStore
+from emberkeep.base.clock import SystemClock
 from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import (
     Absent,
@@ -57,7 +58,7 @@ class Leader:
         self.requests: list[KeepLog] = []
         self.stored: list[Position] = []
         limits = KeepLimits(most_bytes=64 * 1024**2, keep_ms=0)
-        self.store = KeptLogStore(root, limits, lambda: 0, lambda: None)
+        self.store = KeptLogStore(root, limits, SystemClock(), lambda: None)
 
     async def serve(self, request: Message) -> Message:
         assert isinstance(request, KeepLog)
