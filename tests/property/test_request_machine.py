@@ -242,13 +242,15 @@ class RequestLife(RuleBasedStateMachine):
         if self.reported is not None:
             self._feed(ev.Reported(self.attempt, self.reported))
 
-    @rule(seconds=st.integers(1, 2))
-    def deadline_is_looked_at(self, seconds: int) -> None:
-        self.now_ms += seconds * 500
-        before = self.write
-        self._feed(ev.DeadlineLooked("" if self.driver else "a place"))
+    @rule(earlier=st.booleans())
+    def deadline_passes(self, earlier: bool) -> None:
+        """That of an ``earlier`` request may arrive once there is another one."""
+        before, current = self.write, self.machine.current
+        of_current = current is not None and not earlier
+        trigger_id = current.trigger_id if current is not None and not earlier else "f" * 32
+        self._feed(ev.DeadlinePassed(trigger_id, "" if self.driver else "a place"))
         if self.write is not before:
-            assert self.now_ms >= DEADLINE_MS, "a request has its time"
+            assert of_current, "a request has its time"
             assert not self.driver, "a driver enforces the deadline itself"
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -372,8 +374,9 @@ def nothing(_: Original) -> Original:
 
 
 def without_a_look_at_the_driver(original: Original) -> Original:
-    def looked(self: RequestMachine, event: ev.DeadlineLooked, now_ms: int) -> list[ev.Effect]:
-        effects: list[ev.Effect] = original(self, ev.DeadlineLooked(event.waits_for or "nothing"), now_ms)
+    def looked(self: RequestMachine, event: ev.DeadlinePassed, now_ms: int) -> list[ev.Effect]:
+        passed = ev.DeadlinePassed(event.trigger_id, event.waits_for or "nothing")
+        effects: list[ev.Effect] = original(self, passed, now_ms)
         return effects
 
     return looked
@@ -406,7 +409,7 @@ PLANTS: dict[str, tuple[str, Callable[[Original], Original]]] = {
     "an end that was not written is taken for written": ("_end_not_written", taken_for_written),
     "a new attempt does not end a move": ("_attempt_recorded", nothing),
     "callers are forgotten": ("_answer", nothing),
-    "a deadline is enforced beside the driver": ("_deadline_looked", without_a_look_at_the_driver),
+    "a deadline is enforced beside the driver": ("_deadline_passed", without_a_look_at_the_driver),
     "a job runs on after a stop": ("_end_written", runs_on_after_a_stop),
     "every reported end counts as durable": ("recorded_for", takes_every_end_for_durable),
 }

@@ -49,6 +49,13 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     periodic: bool = False
     attempt: int = 0
 
+    def seconds_left(self, now_ms: int) -> float:
+        """Return how much of its time is left if it is ``now_ms``: never more than it was given.
+
+        Whoever enforces the deadline asks this once, and then measures, so that no jump of a clock ends a request.
+        """
+        return min(self.deadline_ms - now_ms, self.deadline_ms - self.requested_ms) / 1000
+
     def is_late_for(self, attempt: int) -> bool:
         """True if the job's newest attempt, ``attempt``, need not carry it out: a MOVE of an earlier attempt's driver.
 

@@ -62,6 +62,7 @@ class DriverProcedures:
         self._states: dict[str, Mapping[str, bytes]] = {}  # states of functions, by trigger id
         self._lock = threading.Lock()
         self._note: Noted | None = None
+        self._limited: tuple[ProcedureRequest, Limit] | None = None  # the newest request with a deadline, and its limit
 
     def noted(self) -> Noted | None:
         with self._lock:
@@ -218,7 +219,11 @@ class DriverProcedures:
     def _limit(self, request: ProcedureRequest) -> Limit:
         if not request.deadline_ms:
             return NO_LIMIT
-        return Limit(time.monotonic() + (request.deadline_ms - self._clock.now_ms()) / 1000)
+        with self._lock:
+            if self._limited is None or self._limited[0] != request:
+                left = request.seconds_left(self._clock.now_ms())
+                self._limited = request, Limit(time.monotonic() + left)
+            return self._limited[1]
 
     def _heading(self, request: ProcedureRequest) -> Manifest:
         return Manifest(

@@ -219,13 +219,14 @@ class JobRequests(ActorPart):
         self.tell(partial(self._apply, job, ev.RequestWritten() if written else ev.RequestNotWritten(reason)))
 
     async def _watch_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:
+        at = self._clock.now() + request.seconds_left(self._clock.now_ms())
         while job.requests.current is request:
-            if self._clock.now_ms() >= request.deadline_ms:
-                self.tell(partial(self._look_at_deadline, job))
+            if self._clock.now() >= at:
+                self.tell(partial(self._pass_deadline, job, request))
             await asyncio.sleep(_LOOK_AGAIN)
 
-    def _look_at_deadline(self, job: ManagedJob) -> None:
-        self._apply(job, ev.DeadlineLooked(job.state.lacks_driver()))
+    def _pass_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:
+        self._apply(job, ev.DeadlinePassed(request.trigger_id, job.state.lacks_driver()))
 
     async def _delete(self, job: ManagedJob) -> None:
         written = await self._writes.forget_procedure(job.job_id)

@@ -61,12 +61,13 @@ class Reported(msgspec.Struct, frozen=True):
     progress: ProcedureProgress
 
 
-class DeadlineLooked(msgspec.Struct, frozen=True):
-    """It is time to check the request's deadline.
+class DeadlinePassed(msgspec.Struct, frozen=True):
+    """The time of a request is over, as measured since it was made, or since this JobManager leads.
 
     ``waits_for``: what the job waits for if it has no driver and none is being started; else "".
     """
 
+    trigger_id: str
     waits_for: str
 
 
@@ -95,7 +96,7 @@ Event = (
     | RequestWritten
     | RequestNotWritten
     | Reported
-    | DeadlineLooked
+    | DeadlinePassed
     | EndWritten
     | EndNotWritten
     | NextAttemptRecorded
@@ -126,7 +127,7 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class WatchDeadline(msgspec.Struct, frozen=True):
-    """Send DeadlineLooked from the request's deadline on, repeatedly, as long as the request is the current one."""
+    """Send DeadlinePassed from the request's deadline on, repeatedly, as long as the request is the current one."""
 
     request: ProcedureRequest
 

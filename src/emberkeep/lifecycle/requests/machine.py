@@ -60,7 +60,7 @@ class RequestMachine:
             ev.RequestWritten: self._request_written,
             ev.RequestNotWritten: self._request_not_written,
             ev.Reported: self._reported,
-            ev.DeadlineLooked: self._deadline_looked,
+            ev.DeadlinePassed: self._deadline_passed,
             ev.EndWritten: self._end_written,
             ev.EndNotWritten: self._end_not_written,
             ev.NextAttemptRecorded: self._attempt_recorded,
@@ -220,12 +220,12 @@ class RequestMachine:
         request = ProcedureRequest(trigger_id=progress.trigger_id, procedure=progress.procedure)
         return self._begin_end(request, progress, event.attempt)
 
-    def _deadline_looked(self, event: ev.DeadlineLooked, now_ms: int) -> list[ev.Effect]:
+    def _deadline_passed(self, event: ev.DeadlinePassed, now_ms: int) -> list[ev.Effect]:
         # An attempt that is being recorded gets the request at its start, and enforces the deadline itself.
         current = self.current
         if current is None or self.phase is not RequestPhase.OPEN or not event.waits_for:
             return []
-        if not current.deadline_ms or now_ms < current.deadline_ms:
+        if current.trigger_id != event.trigger_id:
             return []
         reason = f"the job had no driver when the request's time was over ({event.waits_for}); the job continues"
         return self._begin_end(current, _failed(current, reason, now_ms), attempt=0)

@@ -24,7 +24,7 @@ Row = dict[type[ev.Event], frozenset[RequestPhase]]
 
 
 def _row(phase: RequestPhase, moves: dict[type[ev.Event], set[RequestPhase]]) -> Row:
-    anywhere = (ev.RequestMade, ev.Reported, ev.DeadlineLooked, ev.NextAttemptRecorded)
+    anywhere = (ev.RequestMade, ev.Reported, ev.DeadlinePassed, ev.NextAttemptRecorded)
     row: Row = {kind: frozenset({phase}) for kind in anywhere}
     row[ev.JobEnded] = frozenset({_P.ENDED})
     row.update({kind: frozenset(targets) for kind, targets in moves.items()})
@@ -53,7 +53,7 @@ TRANSITIONS: dict[RequestPhase, Row] = {
         {
             ev.RequestMade: {_P.OPEN, _P.RECORDING_REQUEST},
             ev.Reported: {_P.OPEN, _P.RECORDING_END},
-            ev.DeadlineLooked: {_P.OPEN, _P.RECORDING_END},
+            ev.DeadlinePassed: {_P.OPEN, _P.RECORDING_END},
             ev.NextAttemptRecorded: {_P.OPEN, _P.IDLE},
         },
     ),

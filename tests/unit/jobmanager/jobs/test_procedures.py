@@ -19,7 +19,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgre
 from emberkeep.protocol.messages.job_masters import JobMasterReply, ReportNow
 from emberkeep.protocol.messages.root import Ack
 from tests.support.scripted_service import ScriptedService
-from tests.support.simulator.virtual_loop import EPOCH_MS
+from tests.support.simulator.virtual_loop import EPOCH_MS, VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -454,6 +454,22 @@ class TestDeadline:
                 await cluster.next_jobmaster(JOB, 1)
                 assert task_manager.started[-1].procedure is None
                 await cluster.reaches(JOB, JobStatus.RUNNING)
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.parametrize("jump_ms", [10**12, -(10**12)])
+    def test_a_clock_that_jumps_changes_nothing_of_its_time(
+        self, jump_ms: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await service.gateway.submit(graph())  # and there is no task manager
+                wanted = until(60)
+                await service.gateway.request_procedure(JOB, wanted)
+                read = VirtualClock.now_ms
+                monkeypatch.setattr(VirtualClock, "now_ms", lambda clock: read(clock) + jump_ms)
+                await over(cluster, wanted)
 
         in_virtual_time(scenario)
 
