@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emberkeep.blocklist.ends import Ends
 from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.merge import covers, merged
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report
@@ -20,7 +21,8 @@ class BlocklistFollower:
 
     def __init__(self) -> None:
         self._epoch = 0
-        self._now_ms = 0
+        self._ends = Ends()
+        self._over: set[tuple[Place, int]] = set()  # the entries whose time was over at the last ``lapse``
         self._listed = Blocklist(revision=UNKNOWN)
         self._reports: dict[Place, Report] = {}
 
@@ -43,24 +45,19 @@ class BlocklistFollower:
     def places(self) -> BlockedPlaces:
         """Places where this job starts nothing.
 
-        Entries that have ended by the time last passed to ``lapse`` are left out.
+        Entries whose time was over at the last ``lapse`` are left out.
         """
-        return BlockedPlaces(entry for entry in self._entries() if not self._is_over(entry))
+        return BlockedPlaces(entry for entry in self._entries() if (entry.place, entry.end_ms) not in self._over)
 
-    def _is_over(self, entry: Blocked) -> bool:
-        return entry.end_ms <= self._now_ms
-
-    def lapse(self, now_ms: int) -> bool:
-        """Set the current time (Unix milliseconds, by this host's clock).
+    def lapse(self, now_ms: int, now: float) -> bool:
+        """Set the current time (Unix milliseconds by this host's clock, and monotonic seconds).
 
         Return True if that changes which entries have timed out.
         So a block ends on time even while no leader removes its entry.
         """
-        before, self._now_ms = self._over(), now_ms
-        return self._over() != before
-
-    def _over(self) -> set[Place]:
-        return {entry.place for entry in self._entries() if self._is_over(entry)}
+        before = self._over
+        self._over = {(entry.place, entry.end_ms) for entry in self._ends.over(self._entries(), now_ms, now)}
+        return bool(self._over ^ before)
 
     def _entries(self) -> tuple[Blocked, ...]:
         return (*self._listed.entries, *(report.entry for report in self._reports.values()))

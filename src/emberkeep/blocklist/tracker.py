@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from emberkeep.blocklist.errors import AlreadyBlocked, BlocklistFull, NotBlocked
@@ -101,17 +103,11 @@ class BlocklistTracker:
             del self._entries[place]
             self._note_removal(place, now_ms, by_hand=False)
 
-    def expire(self, now_ms: int) -> tuple[Blocked, ...]:
-        """Remove the entries that have timed out and return them."""
-        over = tuple(entry for entry in self._entries.values() if entry.end_ms <= now_ms)
+    def expire(self, over: Iterable[Blocked], now_ms: int) -> None:
+        """Remove the entries whose time is ``over``."""
         for entry in over:
             del self._entries[entry.place]
             self._note_removal(entry.place, now_ms, by_hand=False)
-        return over
-
-    def next_end(self) -> int | None:
-        """Return the earliest end of an entry: PERMANENT if no entry expires, or None if the list is empty."""
-        return min((entry.end_ms for entry in self._entries.values()), default=None)
 
     def _set(self, entry: Blocked) -> None:
         before = dict(self._entries)

@@ -157,7 +157,7 @@ class JobMaster(Actor):
         return Ack()
 
     def _tick(self) -> None:
-        if self._blocklist.lapse(self._system.clock.now_ms()):
+        if self._blocklist.lapse(self._system.clock.now_ms(), self._system.clock.monotonic()):
             self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.state.places.draining))
         self._decide(pool.Tick())
 

@@ -8,6 +8,7 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist import tracker as tracking
+from emberkeep.blocklist.ends import Ends
 from emberkeep.blocklist.follower import REPORTS_KEPT, BlocklistFollower
 from emberkeep.blocklist.model import (
     PERMANENT,
@@ -73,11 +74,14 @@ def test_entries_end_at_their_end() -> None:
     tracker = BlocklistTracker(Blocklist())
     for entry in (node("n1", end_ms=20), node("n2", end_ms=10), node("n3")):
         tracker.put(entry, merge=False)
-    assert tracker.next_end() == 10
-    assert tracker.expire(9) == ()
-    assert [entry.id for entry in tracker.expire(10)] == ["n2"]
-    assert [entry.id for entry in tracker.expire(25)] == ["n1"]
-    assert tracker.next_end() == PERMANENT
+    ends = Ends()
+
+    def ended(now_ms: int) -> list[str]:
+        over = ends.over(tracker.blocklist.entries, now_ms, now_ms / 1000)
+        tracker.expire(over, now_ms)
+        return [entry.id for entry in over]
+
+    assert [ended(now_ms) for now_ms in (9, 10, 25, 10**15)] == [[], ["n2"], ["n1"], []]
     assert [entry.id for entry in tracker.blocked_nodes()] == ["n3"]
 
 
@@ -97,12 +101,12 @@ def test_the_next_owner_knows_who_was_unblocked_by_hand_and_when() -> None:
     for entry in (node("n1"), node("n2", end_ms=10)):
         tracker.put(entry, merge=False)
     tracker.remove(node("n1").place, 7)
-    tracker.expire(11)
+    tracker.expire([entry for entry in tracker.blocklist.entries if entry.id == "n2"], 11)
     tracker = BlocklistTracker(tracker.blocklist)
     removals = {removal.place.id: (removal.by_hand, removal.at_ms) for removal in tracker.blocklist.removals}
     assert removals == {"n1": (True, 7), "n2": (False, 11)}
     tracker.put(node("n1", end_ms=20), merge=False)
-    tracker.expire(20)
+    tracker.expire(tracker.blocklist.entries, 20)
     (_, removal) = tracker.blocklist.removals
     assert (removal.place.id, removal.by_hand) == ("n1", False), "the newest one counts"
 
@@ -125,6 +129,19 @@ def test_a_report_that_is_over_is_answered_by_a_removal() -> None:
 
 
 @pytest.mark.req("BLK-4")
+@pytest.mark.parametrize("jump_ms", [10**12, -(10**12)])
+def test_a_clock_that_jumps_neither_ends_an_entry_nor_makes_it_longer(jump_ms: int) -> None:
+    ends, first, second = Ends(), node("n1", end_ms=5_000), node("n2", end_ms=jump_ms + 9_000)
+    assert ends.over([first], 1_000, 0.0) == []
+    assert ends.over([first, second], jump_ms + 2_000, 1.0) == []
+    assert ends.over([first, second], jump_ms + 4_999, 3.999) == []
+    assert ends.over([first, second], jump_ms + 5_000, 4.0) == [first]
+    assert ends.over([second], jump_ms + 9_000, 8.0) == [second]
+    later = node("n2", end_ms=jump_ms + 20_000)
+    assert ends.over([later], jump_ms + 9_000, 8.0) == [], "it was made longer"
+
+
+@pytest.mark.req("BLK-4")
 def test_a_follower_lets_entries_lapse_by_itself() -> None:
     tracker, follower = BlocklistTracker(Blocklist()), BlocklistFollower()
     tracker.put(node("n1", end_ms=100), merge=False)
@@ -135,15 +152,16 @@ def test_a_follower_lets_entries_lapse_by_itself() -> None:
     def blocked() -> list[str]:
         return [name for name in ("n1", "n2", "n3") if follower.places.is_blocked(TaskManagerId("x"), name)]
 
-    assert not follower.lapse(99)
+    assert not follower.lapse(0, 0.0)
+    assert not follower.lapse(99, 0.099)
     assert blocked() == ["n1", "n2", "n3"]
-    assert follower.lapse(100), "no leader has removed it"
+    assert follower.lapse(100, 0.1), "no leader has removed it"
     assert blocked() == ["n2", "n3"]
-    assert not follower.lapse(150)
-    assert follower.lapse(200)
+    assert not follower.lapse(150, 0.15)
+    assert follower.lapse(200, 0.2)
     assert blocked() == ["n2"]
-    assert follower.lapse(50), "the host's clock was set back"
-    assert blocked() == ["n1", "n2", "n3"]
+    assert not follower.lapse(50, 0.25), "the host's clock was set back"
+    assert blocked() == ["n2"]
 
 
 def test_the_list_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:

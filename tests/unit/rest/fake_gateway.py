@@ -116,7 +116,8 @@ class FakeGateway(JobManagerGateway):
         self._maybe_refuse()
         if self.lost_blocklist:
             raise RetryLater(f"the blocklist cannot be read: {self.lost_blocklist}")
-        self.blocked.expire(self.now_ms)
+        over = [entry for entry in self.blocked.blocklist.entries if entry.end_ms <= self.now_ms]
+        self.blocked.expire(over, self.now_ms)
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         self._readable_blocklist()

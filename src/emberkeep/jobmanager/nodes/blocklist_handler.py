@@ -21,6 +21,7 @@ from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, Unkn
 from emberkeep.base.request_context import caller
 from emberkeep.base.system import System
 from emberkeep.blocklist.claims import CLAIMS_TAKEN, Claimant, ClaimLimits, admitted
+from emberkeep.blocklist.ends import Ends
 from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.lost import LostBlocklist, why_no_copy
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
@@ -95,6 +96,7 @@ class BlocklistHandler(Actor):
         self._waiting: deque[_Change] = deque()
         self._writing: _Change | None = None
         self._lapsing = False
+        self._ends = Ends()
         self._reported: set[Place] = set()  # places whose reports wait
 
     async def run(self) -> None:
@@ -219,12 +221,16 @@ class BlocklistHandler(Actor):
         if self._lost is not None:
             self._find(self._lost)
             return
-        end, now = self._tracker.next_end(), self._clock.now_ms()
-        if end is None or now < end or self._lapsing or len(self._waiting) >= CHANGES_WAITING:
+        ended = self._over()
+        if not ended or self._lapsing or len(self._waiting) >= CHANGES_WAITING:
             return
         self._lapsing = True
-        over = ", ".join(str(entry.place) for entry in self._listed.entries if entry.end_ms <= now)
+        over = ", ".join(str(entry.place) for entry in ended)
         self._enqueue(_Change(f"expired: {over}", self._let_lapse, None))
+
+    def _over(self) -> list[Blocked]:
+        """Return the listed entries whose time is over."""
+        return self._ends.over(self._listed.entries, self._clock.now_ms(), self._clock.monotonic())
 
     def _find(self, lost: LostBlocklist) -> None:
         """Record the blocklist once JobMasters have reported their copies. That is handled like any change."""
@@ -252,7 +258,9 @@ class BlocklistHandler(Actor):
         while self._waiting and self._writing is None:
             change = self._waiting.popleft()
             draft = BlocklistTracker(self._listed)
-            draft.expire(self._clock.now_ms())  # an expired entry neither refuses a new one nor merges with it
+            draft.expire(
+                self._over(), self._clock.now_ms()
+            )  # an expired entry neither refuses a new one nor merges with it
             answer: Any
             try:
                 answer = change.make(draft)
