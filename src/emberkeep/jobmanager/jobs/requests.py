@@ -215,7 +215,7 @@ class JobRequests(ActorPart):
             log.info("request recorded", job=job.job_id, procedure=request.procedure.value, request=request.trigger_id)
             if not request.periodic:  # its end is noted
                 by = self._identities.get(request.trigger_id, "")
-                self._machines.chronicle.note(request_recorded(job.job_id, request, by))
+                self._machines.chronicle.note(request_recorded(job.job_id, request, by, job.state.driver_home()))
         self.tell(partial(self._apply, job, ev.RequestWritten() if written else ev.RequestNotWritten(reason)))
 
     async def _watch_deadline(self, job: ManagedJob, request: ProcedureRequest) -> None:

@@ -15,7 +15,7 @@ from emberkeep.jobmanager.notes.flow_notes import FlowNotes
 from emberkeep.jobmanager.notes.reclaim_notes import ReclaimNotes
 from emberkeep.jobmanager.notes.scaling_notes import ScalingNotes
 from emberkeep.jobs import events as ev
-from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, FailureKind, JobStatus
+from emberkeep.jobs.model import AttemptRecord, DriverHome, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.jobs.state import JobState
 from emberkeep.jobs.traces.recovery_trace import Milestone, RecoveryTrace
 from emberkeep.protocol.messages.job_master_reports import JobMasterStatus
@@ -54,7 +54,7 @@ class JobNotes:
         elif isinstance(event, ev.ExceptionsNoted):
             yield from self._survived(event)
         elif isinstance(event, ev.MoveDriver):
-            yield self._note(what=What.MOVING, message="the driver leaves its node", attempt=event.attempt)
+            yield self._leaves(state.driver_home(), event.attempt)
         yield from self._attempts(state)
         if state.status is not self._status:
             before, self._status = self._status, state.status
@@ -63,6 +63,15 @@ class JobNotes:
         if trace is not None and trace is not self._trace:
             self._trace = trace
             yield from self._traces(trace)
+
+    def _leaves(self, home: DriverHome | None, attempt: int) -> Occurrence:
+        return self._note(
+            what=What.MOVING,
+            message="the driver leaves " + ("its node" if home is None else f"node {home.node_id}"),
+            attempt=attempt,
+            task_manager="" if home is None else home.task_manager,
+            node="" if home is None else home.node_id,
+        )
 
     def _waits(self, state: JobState, text: str) -> Iterator[Occurrence]:
         if text and text != self._wait:

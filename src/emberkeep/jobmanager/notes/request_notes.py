@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from emberkeep.chronicle.occurrence import Occurrence, What
+from emberkeep.jobs.model import DriverHome
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.lifecycle.requests.events import Ended
 
@@ -16,13 +17,19 @@ _NAMES: Final = {
 }
 
 
-def request_recorded(job_id: str, request: ProcedureRequest, by: str) -> Occurrence:
-    """``by``: the identity that asks; "" if the JobManager itself does."""
+def request_recorded(job_id: str, request: ProcedureRequest, by: str, home: DriverHome | None) -> Occurrence:
+    """``by``: the identity that asks; "" if the JobManager itself does. ``home``: where the driver runs, if it does.
+
+    A move names that place, at whose events users find why it has to be left, and who said so.
+    """
+    name, left = _NAMES[request.procedure], home if request.procedure is Procedure.MOVE else None
     return Occurrence(
         what=What.REQUESTED,
-        message=f"{by or 'the JobManager'} asked for {_NAMES[request.procedure]}",
+        message=f"{by or 'the JobManager'} asked for {name}" + (f" than {left.node_id}" if left is not None else ""),
         by=by,
         job_id=job_id,
+        task_manager="" if left is None else left.task_manager,
+        node="" if left is None else left.node_id,
         details={"request": request.trigger_id, "procedure": request.procedure.value},
     )
 

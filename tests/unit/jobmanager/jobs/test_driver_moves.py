@@ -10,6 +10,7 @@ import pytest
 from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers, Place, PlaceKind
+from emberkeep.chronicle.occurrence import What
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages.job_masters import JobMasterReply
@@ -114,6 +115,13 @@ def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
             assert 5 <= len(triggers) <= 11, "not at once, but again"
             assert 100.0 <= cluster.loop.time() - began < 110.0
             await started_elsewhere(cluster, home, TOLD_TO_END)
+            stream = cluster.chronicle.stream(JOB)
+        told = [each for each in stream if each.what == What.MOVING or each.details.get("procedure") == "MOVE"]
+        assert [each.message for each in told] == [
+            *len(triggers) * ["the JobManager asked for a move to another node than tm-1"],
+            "the driver leaves node tm-1",
+        ]
+        assert {(each.node, each.task_manager) for each in told} == {("tm-1", "tm-1")}
 
     in_virtual_time(scenario)
 
