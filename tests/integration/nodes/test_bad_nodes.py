@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.chronicle.occurrence import What
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from emberkeep.slots.model import ProcessStart
+from tests.integration.chronicle.shown_events import shown_events
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
@@ -133,6 +135,9 @@ def test_a_node_where_jobs_fail_that_work_elsewhere_is_blocked_and_one_where_a_j
     line = next(line for line in shell.done("node").out.splitlines() if BAD in line)
     assert "MARK_BLOCKED until 2" in line
     assert entry["cause"] in line
+    (event,) = shown_events(cluster, What.DETECTED, What.BLOCKED)
+    assert (event["type"], event["by"], event["node"]) == ("detected", "", BAD), "nobody has blocked it"
+    assert event["message"] == f"node {BAD} was blocked: {entry['cause']}"
 
     # The jobs go on with what they have.
     def goes_on(job: JobDetailsInfo) -> bool:

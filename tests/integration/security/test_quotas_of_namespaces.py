@@ -10,9 +10,13 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from emberkeep.base.configuration.options.blocklist import DETECTION_JOBS
+from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.ids import JobId
 from emberkeep.base.tls.contexts import client_context
+from emberkeep.chronicle.occurrence import What
 from emberkeep.client.clusters.discovery import local_endpoint
+from tests.integration.chronicle.shown_events import shown_events
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import DEADLINE, until
@@ -131,13 +135,21 @@ def test_one_team_cannot_take_the_whole_cluster(cluster: Cluster, team: Team, tm
     token = Path(greedy[1].partition("=")[2]).read_text().strip()
     expected = (429, "10", "namespace 'greedy' has 3 jobs that have not ended, and may have 3")
     assert refusals(cluster, token) == 10 * [expected]
+    told = shown_events(cluster, What.QUOTA_REFUSED)
+    assert {each["by"] for each in told} == {"greedy"}
+    assert told[0]["message"] == f"greedy was refused by a quota: {expected[2]}"
+    assert sum(int(each["details"]["count"]) for each in told) <= 10, "the same refusals are added up"
 
     cluster.shell.write("counts.py", COUNTS)
     ended = cluster.shell.done("run", *modest, *SMALL, "--num-executors", "2", "counts.py")
     assert ended.out.split() == ["counted", "1000"]
 
     cluster.kill("jobmanager")
+    cluster.shell.environment[environment_variable(DETECTION_JOBS.key)] = "5"
     cluster.up()
+    (event,) = shown_events(cluster, What.CONFIGURATION_CHANGED)
+    assert event["message"].endswith(f"previous leader: {DETECTION_JOBS.key}: not set → 5")
+    assert (event["by"], event["details"]) == ("", {"options": DETECTION_JOBS.key})
     until(lambda: cluster.ask(lambda client: client.overview()).slots_total == 4, "the task manager is back")
     waits_for(jobs[2], "namespace 'greedy' runs all 2 drivers of its quota")
     assert not running[2].exists()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.chronicle.occurrence import What
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, decode_manifest
+from tests.integration.chronicle.shown_events import shown_events
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -121,3 +123,29 @@ def test_functions_take_what_they_have_collected_along(cluster: Cluster) -> None
     committed, counted = json.loads(offset)["offset"], states_of(savepoint, manifest, "rows")
     # A stop may meet a batch that Spark then interrupts and runs again: its rows are counted again. None is lost.
     assert committed <= sum(counted) <= committed + STOPS * ROWS, f"{committed} rows were counted as {counted}"
+    check_events(cluster, job_id, home, other)
+
+
+def check_events(cluster: Cluster, job_id: JobId, home: str, other: str) -> None:
+    """Those of the nodes say who evacuated them and why, those of the job from where to where its driver moved."""
+    who = "cluster"  # whose token the command has
+    nodes = shown_events(cluster, What.BLOCKED, What.UNBLOCKED, count=3)
+    assert [(each["message"], each["by"], each["node"]) for each in nodes] == [
+        (f"{who} evacuated node {other}: dust", who, other),
+        (f"{who} unblocked node {other}", who, other),
+        (f"{who} evacuated node {home}: power", who, home),
+    ]
+    types = (What.REQUESTED, What.REQUEST_ENDED, What.ATTEMPT_ENDED, What.ATTEMPT_STARTED)
+    story = shown_events(cluster, *types, job=job_id, count=7)
+    assert [(each["type"], each["attempt"], each["node"], each["by"]) for each in story] == [
+        ("attempt-started", 1, home, ""),
+        ("requested", 0, home, ""),
+        ("request-ended", 0, "", ""),
+        ("attempt-ended", 1, "", ""),
+        ("attempt-started", 2, other, ""),
+        ("requested", 0, "", who),
+        ("attempt-ended", 2, "", ""),
+    ]
+    assert story[1]["message"] == f"the JobManager asked for a move to another node than {home}"
+    assert story[3]["details"]["cause"] == "moved"
+    assert story[3]["message"] == f"attempt 1 has moved: moved from node {home}"
