@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from emberkeep.base.ids import JobId
+from emberkeep.protocol.progress.rest_work import WorkInfo
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from emberkeep.web.formats import byte_size
 from tests.integration.clusters import Cluster
-from tests.integration.conditions import DEADLINE
+from tests.integration.conditions import DEADLINE, until
 from tests.integration.console.browser import Window, window
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -45,6 +49,28 @@ print(sorted(sums.mapPartitionsWithIndex(check).collect()), flush=True)
 spark.stop()
 """
 
+# Arguments: a directory. Sorts more than fits into the memory of its tasks, prints Spark's own numbers, and waits.
+SORT = """
+import json, os, sys, time
+from pyspark.sql import SparkSession
+
+place = sys.argv[1]
+spark = SparkSession.builder.appName("sort").getOrCreate()
+texts = spark.range(0, 600_000, 1, 2).selectExpr("id", "uuid() AS text")
+texts.sort("text").write.format("noop").mode("overwrite").save()
+store = spark.sparkContext._jsc.sc().statusStore()
+nothing = spark.sparkContext._jvm.java.util.ArrayList()
+doubles = spark.sparkContext._gateway.new_array(spark.sparkContext._jvm.double, 0)
+stages = store.stageList(nothing, False, False, doubles, nothing)
+stages = [stages.apply(index) for index in range(stages.size())]
+NAMES = "shuffleReadBytes", "shuffleWriteBytes", "memoryBytesSpilled", "diskBytesSpilled"
+print(json.dumps([sum(getattr(stage, name)() for stage in stages) for name in NAMES]), flush=True)
+while not os.path.exists(f"{place}/looked"):
+    time.sleep(0.1)
+spark.stop()
+"""
+LITTLE_MEMORY = ("--conf", "spark.memory.fraction=0.1")  # of the heap beyond 300 MiB, for all tasks of an executor
+
 WAIT_MS = DEADLINE * 1000  # for what the job's processes must do first
 
 # Keeps each number of tasks that the page has shown, by what it counts.
@@ -68,7 +94,7 @@ WATCH = """() => {
 @pytest.fixture
 def gates(cluster: Cluster) -> Path:
     place = cluster.shell.directory / "gates"
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     return place
 
 
@@ -132,3 +158,45 @@ def test_the_stages_of_a_batch_job_are_followed_on_its_page(browser: Browser, cl
         seen = opened.page.evaluate("window.seen")
     assert len(seen) >= 5, "all tasks, and those done and failed of each stage"
     assert {name: sorted(numbers) for name, numbers in seen.items()} == seen, "no count falls back"
+
+
+def test_what_a_job_shuffles_spills_and_collects_is_shown_as_spark_counts_it(
+    browser: Browser, cluster: Cluster, gates: Path
+) -> None:
+    cluster.shell.write("sort.py", SORT)
+    job_id = cluster.submit("sort.py", *LITTLE_MEMORY, arguments=(str(gates),))
+
+    def counted() -> list[int]:
+        return [int(number) for line in cluster.output(job_id).splitlines() for number in json.loads(line)]
+
+    expected = until(counted, lambda: cluster.story(job_id))
+    assert all(expected), "it reads and writes a shuffle, and spills"
+
+    def is_known(job: JobDetailsInfo) -> bool:
+        work = job.emberkeep.work
+        return work is not None and numbers(work) == expected and work.gc_time > 0
+
+    work = cluster.wait_for(job_id, is_known, f"{expected}").emberkeep.work
+    assert work is not None
+    assert work.gc_time < work.task_time
+    with window(browser, cluster) as opened:
+        opened.open(f"/jobs/{job_id}")
+        total = opened.page.locator("#work .hint").first
+        expect(total).to_contain_text(re.compile(r"[1-9][\d.]* % in garbage collection|0\.[1-9] % in garbage"))
+        expect(total).to_contain_text(f"{byte_size(work.shuffle_write)} written, {byte_size(work.shuffle_read)} read")
+        expect(total).to_contain_text(f"{byte_size(work.disk_bytes_spilled)} spilled to disk")
+        spilled = [each for each in work.stages if each.disk_bytes_spilled]
+        assert sum(each.disk_bytes_spilled for each in spilled) == work.disk_bytes_spilled
+        for each in spilled:
+            row = opened.page.locator("#work tbody tr").filter(has_text=re.compile(rf"^{each.stage_id}\b"))
+            expect(cell(row, "Spilled")).to_have_text(byte_size(each.disk_bytes_spilled))
+        (gates / "looked").touch()
+        opened.sees("FINISHED", "#headline")
+        expect(total).to_contain_text(f"{byte_size(work.disk_bytes_spilled)} spilled to disk")
+    ended = cluster.job(job_id).emberkeep.work
+    assert ended is not None
+    assert numbers(ended) == expected
+
+
+def numbers(work: WorkInfo) -> list[int]:
+    return [work.shuffle_read, work.shuffle_write, work.memory_bytes_spilled, work.disk_bytes_spilled]
