@@ -12,7 +12,7 @@ import os
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -186,13 +186,9 @@ class KeptLogFiles:
                 found.append(parse_job_id(name))
         return found
 
-    def newest_ms(self, jobs: Iterable[JobId]) -> int | None:
-        """Return when something of these jobs was stored last; None if nothing is known of that."""
-        changes = list[int]()
-        for job_id in jobs:
-            with contextlib.suppress(Unavailable):
-                changes += (segment.changed_ms for segment in self._segments(job_id))
-        return max(changes, default=None)
+    def newest_ms(self, job_id: JobId) -> int:
+        """Return when something of a job was stored last; 0 if nothing is. Raises Unavailable."""
+        return max((segment.changed_ms for segment in self._segments(job_id)), default=0)
 
     def forget(self, known: set[JobId]) -> None:
         """Forget the sizes of jobs that are not ``known`` any more."""

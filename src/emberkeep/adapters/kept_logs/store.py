@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -79,10 +79,8 @@ class KeptLogStore:
         If something of a job cannot be deleted now, that is raised after all other jobs had their turn.
         """
         jobs = await self._write(self._files.jobs)
-        if not self._ages.have_begun:
-            newest = await self._write(partial(self._files.newest_ms, jobs))
-            if newest is not None:
-                self._ages.begin(newest, self._clock.now_ms(), self._clock.monotonic())
+        if not self._ages.have_begun and (newest := await self._newest_ms(jobs)):
+            self._ages.begin(newest, self._clock.now_ms(), self._clock.monotonic())
         now = self._ages.now_ms(self._clock.now_ms(), self._clock.monotonic())
         failure: EmberkeepError | None = None
         for job_id in jobs:
@@ -94,6 +92,14 @@ class KeptLogStore:
         await asyncio.to_thread(self._files.forget, set(jobs))
         if failure is not None:
             raise failure
+
+    async def _newest_ms(self, jobs: Iterable[JobId]) -> int:
+        """Return when something was stored last, as far as that can be read now; 0 if nothing was."""
+        newest = 0
+        for job_id in jobs:
+            with contextlib.suppress(EmberkeepError):
+                newest = max(newest, await self._write(partial(self._files.newest_ms, job_id)))
+        return newest
 
     @contextlib.asynccontextmanager
     async def _writer(self) -> AsyncIterator[None]:
