@@ -15,6 +15,7 @@ from bench.load.simulated import ONE_CORE, RUNTIME, SLOTS
 from bench.measure import Figure
 from bench.plan import Plan
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.ends import Ends
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.blocklist.model import BlockAction, BlockedNode, Blocklist
 from emberkeep.blocklist.places import BlockedPlaces
@@ -69,7 +70,7 @@ class _Round:
         self.kib = len(msgspec.json.encode(listed)) / 1024
         tracker = BlocklistTracker(listed)
         self.put = timed(lambda: tracker.put(_entry("one more"), merge=False))[0] * 1e3
-        self.expired = timed(lambda: tracker.expire(1_000))[0] * 1e3
+        self.expired = timed(lambda: tracker.expire(Ends().over(entries, 1_000, 0.0), 1_000))[0] * 1e3
         self.taken = timed(lambda: BlocklistFollower().take(1, listed))[0] * 1e3
 
 

@@ -258,9 +258,8 @@ class BlocklistHandler(Actor):
         while self._waiting and self._writing is None:
             change = self._waiting.popleft()
             draft = BlocklistTracker(self._listed)
-            draft.expire(
-                self._over(), self._clock.now_ms()
-            )  # an expired entry neither refuses a new one nor merges with it
+            # An expired entry neither refuses a new one nor merges with it.
+            draft.expire(self._over(), self._clock.now_ms())
             answer: Any
             try:
                 answer = change.make(draft)
