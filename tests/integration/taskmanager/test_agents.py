@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from emberkeep.base.configuration.layout import WorkingDirectory
@@ -15,6 +17,7 @@ from emberkeep.client.clusters.leftovers import processes_below
 from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest_jobs import JobDetailsInfo
+from emberkeep.protocol.rest_task_managers import TaskManagerExtension
 from emberkeep.slots.table.record import SlotRecord
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
@@ -25,6 +28,7 @@ from tests.support.live_files import files_below
 pytestmark = pytest.mark.integration
 
 NODES = ("tm-127.0.0.2", "tm-127.0.0.3")
+MIB = 2**20
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +58,18 @@ def processes(job: JobDetailsInfo) -> tuple[int, dict[str, int]]:
 def wait_for_batches(cluster: Cluster, job_id: str, stream: Stream, more: int = 3) -> None:
     wanted = stream.batches() + more
     until(lambda: stream.batches() >= wanted, lambda: cluster.story(job_id))  # type: ignore[arg-type]
+
+
+def test_a_node_reports_what_its_machine_has_and_uses(cluster: Cluster) -> None:
+    def measured() -> TaskManagerExtension | None:
+        seen = {each.id: each.emberkeep for each in cluster.ask(lambda client: client.task_managers())}[NODES[0]]
+        return seen if 0 < seen.cpu_percent <= 100 else None
+
+    node = until(measured, "a heartbeat after the processors have worked")
+    memory, disk = psutil.virtual_memory(), shutil.disk_usage(cluster.shell.directory)
+    assert (node.memory_total_mb, node.disk_total_mb) == (memory.total // MIB, disk.total // MIB)
+    assert 0.5 * memory.available < memory.total - node.memory_used_mb * MIB < 2 * memory.available
+    assert 0.5 * disk.free < node.disk_free_mb * MIB < 2 * disk.free
 
 
 @pytest.mark.req("LOC-6", "LOC-11")
