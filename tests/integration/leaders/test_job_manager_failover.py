@@ -14,11 +14,13 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.chronicle.occurrence import What
 from emberkeep.client.clusters.cluster_file import DaemonRecord
 from emberkeep.jobs.model import JobStatus
 from tests.integration.assassins import STEPS, Assassin, stored
+from tests.integration.chronicle.shown_events import shown_events
 from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import SMALL, Ended, Shell
+from tests.integration.commands import SMALL, Ended, Running, Shell
 from tests.integration.conditions import until
 from tests.integration.streams import SCRIPT, Stream
 
@@ -236,6 +238,8 @@ def test_a_leader_and_a_driver_that_are_killed_together(cluster: Cluster) -> Non
     job_id = cluster.submit("stream.py", arguments=(str(stream.place),))
     driver = cluster.wait_for_driver(job_id)
     until(lambda: stream.batches() >= 3, lambda: cluster.story(job_id))
+    following = cluster.shell.start("events", "-f", job_id, "-o", "json")
+    until(lambda: "attempt-started" in following.out, lambda: f"{following}")
     first = leader(cluster)
     for pid in (first.identity.pid, driver):
         os.kill(pid, signal.SIGKILL)
@@ -246,16 +250,23 @@ def test_a_leader_and_a_driver_that_are_killed_together(cluster: Cluster) -> Non
     assert cluster.wait_for_end(job_id).emberkeep.attempt == 2
     assert len(stream.drivers()) == 2
     stream.check()
-    check_events(cluster, job_id)
+    check_events(cluster, job_id, following)
 
 
-def check_events(cluster: Cluster, job_id: JobId) -> None:
-    """The new leader shows what the killed one has noted, continues both streams, and knows how long the start took."""
+def check_events(cluster: Cluster, job_id: JobId, following: Running) -> None:
+    """The new leader shows what the killed one has noted, continues both streams, and knows how long the start took.
+
+    Who was ``following`` has missed nothing, and has got nothing twice.
+    """
+    until(lambda: '"FINISHED"' in following.out, lambda: f"{following}")
+    following.process.send_signal(signal.SIGINT)
+    following.wait()
     story = [json.loads(line) for line in cluster.shell.done("events", job_id, "-o", "json").out.splitlines()]
     started = [event["attempt"] for event in story if event["type"] == "attempt-started"]
     assert (story[0]["type"], started, story[-1]["message"]) == ("submitted", [1, 2], "FINISHED"), story
     assert [event["attempt"] for event in story if event["type"] == "first-result"] == [1, 2], story
     assert len({event["id"].partition("-")[0] for event in story}) == 2, "of two leaders"
+    assert [json.loads(line) for line in following.out.splitlines()] == story
     leaders = cluster.shell.done("events", "--type", "leader-started", "-o", "json").out.splitlines()
     before, now = [json.loads(line)["details"]["address"] for line in leaders[-2:]]
     assert before != now == cluster.ask(lambda client: client.overview()).emberkeep.job_manager
@@ -346,6 +357,8 @@ def test_without_zookeeper_jobs_go_on_and_it_is_followed_up_by_itself(cluster: C
     place.mkdir()
     submitting = cluster.shell.start("submit", "-q", *SMALL, "plain.py", str(place), str(place))
     away = time.monotonic()
+    until(lambda: "emberkeep_leader_in_doubt 1.0" in cluster.metrics(), "the leader is not confirmed")
+    until(lambda: "IN DOUBT" in cluster.shown("/leadership"), "the page shows it")
     jobs.wait_for_batches(10)
     until(lambda: time.monotonic() > away + 2 * SESSION_SECONDS, "longer than a session")
     assert submitting.process.poll() is None, submitting
@@ -353,4 +366,8 @@ def test_without_zookeeper_jobs_go_on_and_it_is_followed_up_by_itself(cluster: C
     ended = submitting.wait()
     assert ended.code == 0, ended
     cluster.wait_for_end(JobId(ended.out.strip()))
+    assert "emberkeep_leader_in_doubt 0.0" in cluster.metrics()
+    *_, doubt, after = shown_events(cluster, What.STORE_IN_DOUBT, What.STORE_BACK, What.LEADER_STARTED, count=3)
+    assert doubt["type"] == What.STORE_IN_DOUBT
+    assert after["type"] != What.STORE_IN_DOUBT
     jobs.finish_undisturbed()
