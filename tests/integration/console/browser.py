@@ -42,6 +42,11 @@ class Window:
     def is_too_wide(self) -> bool:
         return bool(self.page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
+    def tab(self) -> tuple[str, str]:
+        """Return the first word or words of the title, which are the state if there is one, and the icon's file."""
+        icon = self.page.locator("#icon").get_attribute("href") or ""
+        return self.page.title().partition(" · ")[0], icon.rpartition("/")[2]
+
     def accessibility_problems(self) -> list[str]:
         """What axe finds serious, with the element."""
         found: list[dict[str, Any]] = Axe().run(self.page).response["violations"]
@@ -112,7 +117,8 @@ def window(
 @contextmanager
 def window_with_token(browser: Browser, url: str, token: str) -> Iterator[Window]:
     """Log in with the form of the login page. Fails when anything went wrong on a page."""
-    with _watched(browser.new_context(viewport={"width": DESKTOP[0], "height": DESKTOP[1]}), url) as opened:
+    context = browser.new_context(ignore_https_errors=True, viewport={"width": DESKTOP[0], "height": DESKTOP[1]})
+    with _watched(context, url) as opened:
         opened.page.goto(f"{url}/login")
         opened.page.get_by_label("Token").fill(token)
         opened.page.get_by_role("button", name="Log in").click()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator
+from playwright.sync_api import Browser, Locator, expect
 
+from emberkeep.base.identity import Role
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction
 from emberkeep.jobs.model import JobStatus
@@ -16,7 +19,7 @@ from emberkeep.lifecycle.model import Procedure
 from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo
 from tests.integration.clusters import Cluster
 from tests.integration.conditions import until
-from tests.integration.console.browser import DESKTOP, PHONE, Window, window
+from tests.integration.console.browser import DESKTOP, PHONE, Window, window, window_with_token
 from tests.integration.console.conftest import NODES
 from tests.integration.streams import SCRIPT, Stream
 
@@ -25,20 +28,51 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 EMPTY = "There are no jobs, so there are no savepoints."
 
 
-def started(cluster: Cluster, name: str) -> JobId:
+def started(cluster: Cluster, name: str, *options: str) -> JobId:
     """Start a stream, and wait until it works."""
     stream = Stream(cluster.shell.directory / name)
     cluster.shell.write(f"{name}.py", SCRIPT)
-    job_id = cluster.submit(f"{name}.py", arguments=(str(stream.place),))
+    job_id = cluster.submit(f"{name}.py", *options, arguments=(str(stream.place),))
     cluster.wait_for_executors(job_id)
     until(lambda: stream.batches() >= 2, lambda: f"two batches: {cluster.story(job_id)}")
     return job_id
 
 
+def token_of(cluster: Cluster, role: Role) -> Path:
+    """Make a token that has the role's name; return its file."""
+    file = cluster.shell.directory / f"{role}.token"
+    file.touch(0o600)
+    file.write_text(cluster.shell.done("token", "create", role, "--role", role).out)
+    return file
+
+
 @pytest.fixture(scope="module")
-def orders(cluster: Cluster) -> JobId:
-    """A stream that runs until it is drained."""
-    return started(cluster, "orders")
+def tokens(cluster: Cluster) -> dict[Role, str]:
+    """A named token for each role."""
+    return {role: token_of(cluster, role).read_text().strip() for role in Role if role is not Role.METRICS}
+
+
+@pytest.fixture(scope="module")
+def orders(cluster: Cluster, tokens: dict[Role, str]) -> JobId:
+    """A stream of the submitter that runs until it is drained."""
+    file = cluster.shell.directory / f"{Role.SUBMITTER}.token"
+    return started(cluster, "orders", "-D", f"security.token-file={file}")
+
+
+@pytest.fixture
+def seen_by(browser: Browser, cluster: Cluster, tokens: dict[Role, str]) -> Iterator[Callable[[Role], Window]]:
+    """Returns the window of a holder of a role. Fails when anything went wrong on a page."""
+    with ExitStack() as windows:
+        url = cluster.record.url
+        yield lambda role: windows.enter_context(window_with_token(browser, url, tokens[role]))
+
+
+def actions(opened: Window, path: str) -> set[str]:
+    """Open a page once its lists are there, and return the buttons on it that change something."""
+    opened.open(path)
+    opened.sees(" · ", "header")
+    shown = opened.page.get_by_role("button").all_inner_texts()
+    return {text for text in shown if text.endswith("…") or text == "Verify"}
 
 
 def asked(window: Window, button: str, title: str) -> Locator:
@@ -135,6 +169,69 @@ def test_savepoints_are_filtered_verified_and_copied(browser: Browser, cluster: 
         assert shlex.split(copied) == ["emberkeep", "savepoint", "restore", paths[0], script]
 
 
+def pages(cluster: Cluster, job: JobId) -> list[str]:
+    log = cluster.ask(lambda client: client.logs.of_job(job)).logs[0]
+    of_cluster = ["/", "/jobs", "/savepoints", "/taskmanagers", "/nodes", "/leadership", "/events", "/blobs"]
+    of_nodes = [f"/taskmanagers/tm-{NODES[0]}", f"/nodes/{NODES[0]}", "/jobmanager/logs/jobmanager.log"]
+    return [*of_cluster, *of_nodes, f"/jobs/{job}", f"/jobs/{job}/events", f"/jobs/{job}/logs/{log.id}"]
+
+
+def test_a_viewer_sees_the_pages_and_acts_on_nothing(
+    cluster: Cluster, orders: JobId, seen_by: Callable[[Role], Window]
+) -> None:
+    opened = seen_by(Role.VIEWER)
+    for path in pages(cluster, orders):
+        assert actions(opened, path) == set(), path
+        assert opened.page.get_by_role("link", name="Audit log").count() == 0
+    opened.sees("viewer · viewer", "header")
+    status = opened.page.evaluate(
+        "path => fetch(path, {method: 'PATCH'}).then(answer => answer.status)", f"/v1/jobs/{orders}"
+    )
+    assert status == 403
+    assert cluster.job(orders).state is JobStatus.RUNNING
+    opened.open("/audit")
+    opened.sees("needs the role admin, and 'viewer' has the role viewer")
+    opened.sees("emberkeep token create viewer --role admin")
+    assert all("403" in problem for problem in opened.problems)
+    opened.problems.clear()
+
+
+def test_a_submitter_acts_on_own_jobs_and_not_on_nodes(
+    cluster: Cluster, orders: JobId, seen_by: Callable[[Role], Window]
+) -> None:
+    opened = seen_by(Role.SUBMITTER)
+    before = len(cluster.ask(lambda client: client.savepoints.all()).savepoints)
+    opened.open(f"/jobs/{orders}")
+    dialog = asked(opened, "Savepoint…", "orders.py")
+    dialog.get_by_role("button", name="Make the savepoint").click()
+    rows = opened.page.locator("#savepoints tbody tr")
+    expect(rows).to_have_count(before + 1, timeout=60_000)
+    rows.first.get_by_role("button", name="Verify").click()
+    rows.first.get_by_text("intact: ").wait_for()
+    for path in pages(cluster, orders):
+        expected = {
+            "/savepoints": {"Verify"},
+            f"/jobs/{orders}": {"Savepoint…", "Stop with savepoint…", "Cancel job…", "Verify"},
+        }
+        assert actions(opened, path) == expected.get(path, set()), path
+
+
+@pytest.mark.parametrize(("role", "audits"), [(Role.OPERATOR, False), (Role.ADMIN, True)])
+def test_who_may_operate_acts_on_jobs_and_nodes_of_all(
+    cluster: Cluster, orders: JobId, seen_by: Callable[[Role], Window], role: Role, audits: bool
+) -> None:
+    opened = seen_by(role)
+    assert actions(opened, f"/jobs/{orders}") >= {"Savepoint…", "Stop with savepoint…", "Cancel job…"}
+    for path in ("/nodes", f"/nodes/{NODES[0]}", f"/taskmanagers/tm-{NODES[0]}"):
+        assert actions(opened, path) >= {"Block…"}, path
+    links = opened.page.get_by_role("link", name="Audit log")
+    assert links.count() == audits
+    if audits:
+        links.click()
+        row = opened.page.locator("#entries tbody tr").filter(has_text="submitter").filter(has_text="web page").first
+        expect(row).to_contain_text("done")
+
+
 def test_a_job_is_drained_on_its_page(browser: Browser, cluster: Cluster, orders: JobId) -> None:
     """The last test of the stream: it ends."""
     with window(browser, cluster) as opened:
@@ -150,8 +247,9 @@ def test_a_job_is_drained_on_its_page(browser: Browser, cluster: Cluster, orders
         opened.sees(newest.path, "#savepoints")
 
 
-def test_a_job_is_cancelled_on_its_page(browser: Browser, cluster: Cluster) -> None:
+def test_a_job_is_cancelled_on_its_page(browser: Browser, cluster: Cluster, seen_by: Callable[[Role], Window]) -> None:
     job_id = started(cluster, "visits")
+    assert actions(seen_by(Role.SUBMITTER), f"/jobs/{job_id}") == set(), "it is not the submitter's job"
     with window(browser, cluster) as opened:
         opened.open(f"/jobs/{job_id}")
         dialog = asked(opened, "Cancel job…", "visits.py")

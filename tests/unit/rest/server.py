@@ -19,6 +19,7 @@ from emberkeep.adapters.audit.log import AuditLog
 from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
+from emberkeep.adapters.http.login_page import pages_about_problems
 from emberkeep.adapters.http.rpc_server import rpc_routes
 from emberkeep.adapters.http.security import AccessPolicy, IssuedTokens, secure
 from emberkeep.adapters.http.server import bind_port, serve_http
@@ -304,6 +305,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     )
 
     def guard(app: web.Application) -> None:
+        app.middlewares.append(pages_about_problems())
         app.middlewares.append(auditing(audit.record))
         if quotas is not None:
             app.middlewares.append(slowing_guesses(quotas))

@@ -1,11 +1,19 @@
-"""The login page for a browser without a session: how to log in, and a token field. Shows nothing about the cluster."""
+"""Pages of a server without its console: how to log in, with a token field, and why something cannot be shown.
+
+They say nothing about the cluster.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from http import HTTPStatus
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from emberkeep.base.decoding import from_json
+from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
 
 LOGIN_PATH = "/login"
 LOGOUT_PATH = "/logout"
@@ -48,6 +56,11 @@ _SENDING = """\
 # A page of this server asks for the next one: browsers send no strict cookie when another server's page does.
 _CONTINUING = """\
 <p>Another JobManager leads now. <a href="{page}">Continue</a></p>"""
+_REFUSING = """\
+<p>{detail}</p>
+<p class="id">{hint}</p>
+<p><a href="/">Overview</a></p>"""
+_KEPT_HEADERS = (hdrs.ALLOW, hdrs.RETRY_AFTER)
 _REFRESH = '<meta http-equiv="refresh" content="0; url={page}">'
 _SCRIPT = '<script type="module" src="/static/login.js"></script>'
 _CODE = re.compile("[A-Za-z0-9_-]{20,100}")
@@ -84,6 +97,33 @@ def continue_page(page: str) -> web.Response:
     """Return the page that leads on to ``page``, a path of this server without characters that HTML gives a meaning."""
     refresh, content = _REFRESH.format(page=page), _CONTINUING.format(page=page)
     return _response(_PAGE.format(title="Continue", script=refresh, content=content), HTTPStatus.OK)
+
+
+def pages_about_problems() -> Middleware:
+    """Return middleware that gives a browser that asks for a page one that says why it gets no other.
+
+    It runs before those that read the problem documents of replies. Without a login there is the login page.
+    """
+
+    @web.middleware
+    async def show(request: web.Request, handler: Handler) -> web.StreamResponse:
+        answer = await handler(request)
+        is_page = request.method == hdrs.METH_GET and accepts_page(request)
+        if not is_page or answer.content_type != PROBLEM_MEDIA_TYPE or answer.status == HTTPStatus.UNAUTHORIZED:
+            return answer
+        if not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
+            return answer
+        page = _problem_page(from_json(answer.body, Problem))
+        page.headers.update({name: answer.headers[name] for name in _KEPT_HEADERS if name in answer.headers})
+        return page
+
+    return show
+
+
+def _problem_page(problem: Problem) -> web.Response:
+    content = _REFUSING.format(detail=html.escape(problem.detail), hint=html.escape(problem.hint or ""))
+    title = "This page cannot be shown"
+    return _response(_PAGE.format(title=title, script="", content=content), HTTPStatus(problem.status))
 
 
 def _response(text: str, status: HTTPStatus) -> web.Response:

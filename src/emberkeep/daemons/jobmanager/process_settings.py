@@ -17,6 +17,7 @@ from emberkeep.adapters.audit.shipping import AuditShipping
 from emberkeep.adapters.http.auditing import auditing
 from emberkeep.adapters.http.driver_access import DriverAccess
 from emberkeep.adapters.http.limiting import limiting, slowing_guesses
+from emberkeep.adapters.http.login_page import pages_about_problems
 from emberkeep.adapters.http.node_access import RPC_ROUTE
 from emberkeep.adapters.http.security import AccessPolicy, secure
 from emberkeep.adapters.http.server import BoundPort, bind_port
@@ -113,6 +114,8 @@ class JobManagerSettings:
             note(entry)
 
         quotas = self._quotas
+        if policy.web is not None:
+            app.middlewares.append(pages_about_problems())
         app.middlewares.append(auditing(record))
         app.middlewares.append(slowing_guesses(quotas))
         secure(app, policy)

@@ -102,6 +102,36 @@ async def test_a_refusal_names_the_role_and_the_command_that_gives_it(site: Site
     assert problem.hint == "an administrator can give it: `emberkeep token create 'the viewer' --role submitter`"
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "detail", "hint"),
+    [
+        (
+            "/audit",
+            403,
+            "GET /audit needs the role admin, and &#x27;the viewer&#x27; has the role viewer",
+            "an administrator can give it: `emberkeep token create &#x27;the viewer&#x27; --role admin`",
+        ),
+        ("/no<b>thing", 404, "nothing exists at /no&lt;b&gt;thing", ""),
+    ],
+)
+async def test_a_person_who_opens_what_cannot_be_shown_gets_a_page(
+    site: Site, path: str, status: int, detail: str, hint: str
+) -> None:
+    browser = {"Authorization": "Bearer token-of-viewer", "Accept": "text/html,application/xhtml+xml"}
+    shown = await site.get(path, headers=browser)
+    told = await site.get(path, headers={"Authorization": "Bearer token-of-viewer"})
+
+    assert (shown.status, told.status) == (status, status)
+    assert shown.headers["Content-Type"] == "text/html; charset=utf-8"
+    page = shown.body.decode()
+    assert detail in page
+    assert hint in page
+    assert told.problem().status == status
+    if status == 403:
+        entries = (await site.get("/v1/audit", headers={"Authorization": "Bearer token-of-admin"})).json()["entries"]
+        assert {entry["reason"] for entry in entries} == {told.problem().detail}
+
+
 async def test_a_token_that_has_expired_says_when(site: Site) -> None:
     answer = await site.request("GET", "/v1/jobs", headers={"Authorization": "Bearer token-of-yesterday"})
 
