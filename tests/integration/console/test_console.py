@@ -16,6 +16,7 @@ from tests.integration.commands import SMALL
 from tests.integration.conditions import until
 from tests.integration.console.browser import DESKTOP, PHONE, window
 from tests.integration.console.conftest import NODES
+from tests.integration.console.timeline import bands, drag, is_at, lanes, mark, marks, middle, zoom_with_the_wheel
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -193,6 +194,39 @@ def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster
         opened.sees(why, "#health")
         opened.open("/jobs")
         opened.sees(f"Alarm: {why}", "#jobs")
+
+
+def test_the_timeline_shows_what_has_happened_and_is_zoomed(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    attempt = cluster.job(job_id).emberkeep.attempt
+    with window(browser, cluster, PHONE) as opened:
+        page = opened.page
+        opened.open(f"/jobs/{job_id}")
+        assert bands(page) >= {"queued", "starting", "running", "restarting"}
+        happened = marks(page)
+        assert (happened["attempt-started"], happened["attempt-ended"]) == (attempt, attempt - 1)
+        assert happened.keys() >= {"savepoint", "alarm-raised"}
+        assert {"Attempts", "Requests", "Alarms"} < set(lanes(page))
+
+        loss = mark(page, "attempt-ended")
+        left, _ = middle(loss)
+        span = page.locator("#timeline-plot [data-span]")
+        whole = span.inner_text()
+        zoom_with_the_wheel(page, loss, turns=3)
+        expect(page).to_have_url(re.compile("[?&]from=.*&to="))
+        until(lambda: is_at(loss, left), "it stays under the pointer", seconds=10)
+        drag(page, loss, 60)
+        until(lambda: is_at(loss, left + 60), "it follows the pointer", seconds=10)
+        part = span.inner_text()
+        assert part != whole
+        assert bands(page) >= {"starting", "running"}
+        assert marks(page)["attempt-started"] < attempt, "the first one is not shown"
+        page.reload()
+        expect(span).to_have_text(part)
+        assert is_at(loss, left + 60), "the address says what is shown"
+        page.locator("#timeline-plot").get_by_title("Show all of it (0)").click()
+        expect(page).not_to_have_url(re.compile("from="))
+        assert marks(page) >= happened
+        assert not opened.accessibility_problems()
 
 
 def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job_id: JobId) -> None:

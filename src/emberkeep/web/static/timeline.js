@@ -9,7 +9,10 @@ import { groupOf, groupsOf, readMarks } from "./marks.js";
 import { bounded, moved, zoomed } from "./spans.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const LEFT = 92;
+const LEFT = 92; // for the names of the rows
+const LEFT_IF_NARROW = 70;
+const NARROW = 480;
+const RIGHT = 10;
 const BAND = { top: 4, height: 30 };
 const LANE_HEIGHT = 20;
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800]
@@ -104,6 +107,10 @@ function clock(ms, step) {
   return step < 60_000 ? text.slice(11, 19) : text.slice(11, 16);
 }
 
+// Where the time begins, and how wide it is, in pixels.
+const leftEdge = () => (width < NARROW ? LEFT_IF_NARROW : LEFT);
+const timeWidth = () => width - leftEdge() - RIGHT;
+
 function draw() {
   const data = current();
   plot.hidden = data.bands.length === 0;
@@ -111,11 +118,11 @@ function draw() {
   drawnAt = serverTime();
   const { from, to } = chosen(data);
   width = Math.max(260, width || area.clientWidth);
-  const left = width < 480 ? 70 : LEFT;
+  const left = leftEdge();
   const lanes = [...new Set(groupsOf(data.marks).map((group) => group.lane))];
   const bottom = BAND.top + BAND.height + 8 + lanes.length * LANE_HEIGHT;
   const height = bottom + 22;
-  const x = (ms) => left + ((ms - from) / (to - from)) * (width - left - 10);
+  const x = (ms) => left + ((ms - from) / (to - from)) * timeWidth();
   const svg = element("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
 
   const step = STEPS.find((each) => ((to - from) / each) * LABEL_PX <= width - left) ?? STEPS.at(-1) * 4;
@@ -128,8 +135,8 @@ function draw() {
   svg.append(element("text", { class: "lane", x: 0, y: BAND.top + 20 }, "State"));
   for (const band of data.bands) {
     const start = Math.max(x(band.from), left);
-    const end = Math.min(x(band.to), width - 10);
-    if (end < left || start > width - 10) continue;
+    const end = Math.min(x(band.to), width - RIGHT);
+    if (end < left || start > width - RIGHT) continue;
     const [state, began, ended, took, attempt, why] = band.text;
     const title = `${state}, ${took}\n${began} to ${ended}\nattempt ${attempt}${why === "–" ? "" : `\n${why}`}`;
     const shape = { class: `band ${band.kind}`, x: start, y: BAND.top, width: Math.max(1.5, end - start), height: BAND.height };
@@ -141,7 +148,7 @@ function draw() {
   lanes.forEach((name, number) => {
     const y = BAND.top + BAND.height + 8 + number * LANE_HEIGHT + LANE_HEIGHT / 2;
     svg.append(element("text", { class: "lane", x: 0, y: y + 4 }, name));
-    svg.append(element("line", { class: "rail", x1: left, x2: width - 10, y1: y, y2: y }));
+    svg.append(element("line", { class: "rail", x1: left, x2: width - RIGHT, y1: y, y2: y }));
     for (const mark of data.marks) {
       if (groupOf(mark)?.lane !== name || mark.at < from || mark.at > to) continue;
       const title = `${moment(mark.at)}\n${mark.kind}\n${mark.message}`;
@@ -177,7 +184,7 @@ function dragStarted(event) {
   if (event.button !== 0) return;
   const data = current();
   const start = chosen(data);
-  const pixels = area.clientWidth - LEFT;
+  const pixels = timeWidth();
   area.setPointerCapture(event.pointerId);
   const dragged = (moved) => {
     const by = ((event.clientX - moved.clientX) / pixels) * (start.to - start.from);
@@ -193,7 +200,7 @@ function wheelTurned(event) {
   if (!event.ctrlKey) return;
   event.preventDefault();
   const box = area.getBoundingClientRect();
-  const around = Math.min(1, Math.max(0, (event.clientX - box.left - LEFT) / (box.width - LEFT)));
+  const around = Math.min(1, Math.max(0, (event.clientX - box.left - leftEdge()) / timeWidth()));
   zoom(event.deltaY < 0 ? 1.5 : 1 / 1.5, around);
 }
 
