@@ -16,8 +16,9 @@ from tests.integration.commands import SMALL
 from tests.integration.conditions import until
 from tests.integration.console.browser import DESKTOP, PHONE, window
 from tests.integration.console.conftest import NODES
+from tests.integration.console.logs import LOGGING, downloaded, is_by_time, records
 from tests.integration.console.timeline import bands, drag, is_at, lanes, mark, marks, middle, zoom_with_the_wheel
-from tests.integration.streams import SCRIPT, Stream
+from tests.integration.streams import Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -28,7 +29,7 @@ ALARMED = ("-D", "watchdog.restarts.max=1")  # the second kill of the driver rai
 def job_id(cluster: Cluster) -> JobId:
     """A stream that runs."""
     stream = Stream(cluster.shell.directory / "stream")
-    cluster.shell.write("stream.py", SCRIPT)
+    cluster.shell.write("stream.py", LOGGING)
     job_id = cluster.submit("stream.py", *ALARMED, arguments=(str(stream.place),))
     cluster.wait_for_executors(job_id)
     until(lambda: stream.batches() >= 3, lambda: f"three batches: {cluster.story(job_id)}")
@@ -164,6 +165,10 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.page.get_by_role("button", name="Savepoint…", exact=True).click()
         opened.page.get_by_role("button", name="Make the savepoint").click()
         opened.sees("emberkeep savepoint restore", "#savepoints")
+        logs = opened.page.context.new_page()
+        logs.goto(f"{opened.url}/jobs/{job_id}/logs")
+        logs.locator(".record").filter(has_text="is stored").first.wait_for()
+        opened.page.bring_to_front()
         os.kill(cluster.wait_for_driver(job_id, attempt), signal.SIGKILL)
         opened.page.locator("#attempts tbody tr").nth(attempt).wait_for()
         opened.sees(f"driver stderr, attempt {attempt + 1}", "[data-logs]")
@@ -175,6 +180,10 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         expect(recoveries.first.locator("[data-label=Took]")).to_contain_text(re.compile(r"\d"), timeout=60_000)
         recoveries.first.get_by_role("img", name="until the script began").wait_for()
         expect(recoveries.last.locator("[data-label=After]")).to_contain_text("submission")
+        logs.bring_to_front()
+        expect(logs.locator("#log-state")).to_contain_text("nothing more follows", timeout=60_000)
+        offered = logs.locator("#log-search [name=attempt] option")
+        expect(offered).to_have_text([str(attempt + 1), str(attempt)], timeout=60_000)
 
 
 def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
@@ -194,6 +203,54 @@ def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster
         opened.sees(why, "#health")
         opened.open("/jobs")
         opened.sees(f"Alarm: {why}", "#jobs")
+
+
+def test_logs_of_attempts_and_processes_are_switched_in_place(
+    browser: Browser, cluster: Cluster, job_id: JobId
+) -> None:
+    """The drivers of two attempts were killed."""
+    cluster.wait_for_executors(job_id)
+    newest = cluster.job(job_id).emberkeep.attempt
+    with window(browser, cluster) as opened:
+        page = opened.page
+        attempt, process = page.locator("#log-search [name=attempt]"), page.get_by_label("Process")
+        level, search = page.get_by_label("Level"), page.get_by_label("Search")
+        title, state, shown = page.locator("#log-name"), page.locator("#log-state"), page.locator(".record")
+        opened.open(f"/jobs/{job_id}/logs")
+        expect(title).to_have_text(f"Logs of attempt {newest}, by time")
+        page.evaluate("window.isSame = true")
+
+        attempt.select_option("1")
+        expect(title).to_have_text("Logs of attempt 1, by time")
+        expect(state).to_contain_text("nothing more follows")
+        found = records(page)
+        assert is_by_time(found)
+        writers = "".join("d" if writer == "driver" else "e" for writer, _ in found)
+        assert "ede" in writers, "the driver's records are between those of the executor"
+        level.select_option("error")
+        expect(shown.filter(has_text="ERROR Store: batch 1 is stored")).to_have_count(1)
+        assert set(shown.evaluate_all("all => all.map((one) => one.className)")) <= {"record error", "record fatal"}
+        search.fill("batch 1 IS")
+        expect(shown.locator("mark")).to_have_text(["batch 1 is"])
+        assert downloaded(page).rstrip("\n") == " | ".join((f"{'driver':12}", records(page)[0][1]))
+
+        search.fill("")
+        level.select_option("")
+        process.select_option(label="executor 0")
+        expect(title).to_have_text("Log of executor 0, attempt 1")
+        opened.sees("Executor: Finished task", "#log")
+        assert records(page)[-1][1] in downloaded(page)
+        attempt.select_option(str(newest))
+        expect(title).to_have_text(f"Log of executor 0, attempt {newest}")
+        opened.sees("Executor: Finished task", "#log")
+        assert page.evaluate("window.isSame"), "no page was loaded"
+        page.go_back()
+        expect(title).to_have_text("Log of executor 0, attempt 1")
+        page.go_back()
+        expect(title).to_have_text("Logs of attempt 1, by time")
+        page.reload()
+        expect(title).to_have_text("Logs of attempt 1, by time")
+        assert not opened.accessibility_problems()
 
 
 def test_the_timeline_shows_what_has_happened_and_is_zoomed(browser: Browser, cluster: Cluster, job_id: JobId) -> None:

@@ -18,6 +18,7 @@ const TYPING_MS = 400;
 const PATIENCE_MS = (WAIT_SECONDS + 10) * 1000; // a connection that is cut off says nothing
 const NEAR_PIXELS = 150;
 const ALL = "all"; // instead of one process
+const ENDED = ["FINISHED", "CANCELED", "FAILED"]; // states of a job that has no later attempt
 
 const view = document.getElementById("log");
 const state = document.getElementById("log-state");
@@ -207,7 +208,7 @@ async function follow(shown) {
       add(found, false);
       if (isAtBottom) view.scrollTop = view.scrollHeight;
       if (found.end !== end || complete || hasFailed) tell(missing(found));
-      if (complete) readList(); // there may be another attempt
+      if (complete) readList(); // there may be another attempt already
       if (source === "" && found.isLast && !complete) await pause(PAUSE_MS);
     } catch (error) {
       if (shown !== stopped) return;
@@ -231,6 +232,11 @@ async function showOlder() {
 }
 
 function fillList(select, entries, chosen) {
+  const offered = [...select.options].map((option) => option.textContent);
+  if (offered.join("\n") === entries.map(({ text }) => text).join("\n")) {
+    select.value = String(chosen); // a list that is open stays open
+    return;
+  }
   select.replaceChildren(
     ...entries.map(({ value, text }) => {
       const option = document.createElement("option");
@@ -270,8 +276,14 @@ async function readList() {
     logs = (await ask(list)).logs;
     if (logs.length > 0) offer();
   } catch {
-    logs = []; // records are shown without the lists
+    // records are shown without the lists, or with what they offered before
   }
+}
+
+// The newest attempt is over, and the job is not: the next attempt is offered once it has a log.
+function offerNextAttempt() {
+  const isNewest = logs.length > 0 && Number(fields.attempt.value) === attemptsOf(logs)[0];
+  if (complete && isNewest && !ENDED.includes(document.documentElement.dataset.state)) readList();
 }
 
 // Shows another log, or all of an attempt, as the lists now say.
@@ -289,6 +301,7 @@ function open() {
   }
   offer();
   show();
+  readList(); // executors may have begun since
 }
 
 // Applies the search, the level and whether to follow.
@@ -319,6 +332,7 @@ view.addEventListener("scroll", () => {
   if (view.scrollTop < NEAR_PIXELS) showOlder();
 });
 document.addEventListener("visibilitychange", () => wake());
+document.addEventListener("emberkeep:refreshed", offerNextAttempt);
 addEventListener("popstate", () => location.reload());
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
