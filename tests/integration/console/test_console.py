@@ -17,6 +17,7 @@ from tests.integration.conditions import until
 from tests.integration.console.browser import DESKTOP, PHONE, window
 from tests.integration.console.conftest import NODES
 from tests.integration.console.logs import LOGGING, downloaded, is_by_time, records
+from tests.integration.console.plots import DASHED, move_one_cursor, plotted, see_marks_in_each_plot
 from tests.integration.console.timeline import bands, drag, is_at, lanes, mark, marks, middle, zoom_with_the_wheel
 from tests.integration.streams import Stream
 
@@ -157,6 +158,18 @@ def test_the_map_shows_who_has_which_slot(browser: Browser, cluster: Cluster, jo
         opened.page.wait_for_url(f"**/jobs/{job_id}")
 
 
+def test_the_overview_shows_the_trend_of_a_running_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    with window(browser, cluster) as opened:
+        opened.open("/")
+        trend = opened.page.locator("#running tr").filter(has_text=job_id[:8]).locator("[data-label='Last 10 min']")
+        said = re.compile(r"^rows per second in the last .*: newest \d+, lowest \d+, highest [1-9]\d*$")
+        trend.get_by_role("img", name=said).wait_for()
+        assert re.fullmatch(r"\d+ rows/s", trend.locator(".hint").inner_text())
+        line = trend.locator("polyline").get_attribute("points") or ""
+        assert len(line.split()) > 1
+        expect(trend.locator("polyline")).not_to_have_attribute("points", line, timeout=60_000)  # it is followed
+
+
 def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
     """A savepoint is made with the page's button; then the driver is killed, and comes back."""
     attempt = cluster.job(job_id).emberkeep.attempt
@@ -165,6 +178,7 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.page.get_by_role("button", name="Savepoint…", exact=True).click()
         opened.page.get_by_role("button", name="Make the savepoint").click()
         opened.sees("emberkeep savepoint restore", "#savepoints")
+        began, before = plotted(opened.page)
         logs = opened.page.context.new_page()
         logs.goto(f"{opened.url}/jobs/{job_id}/logs")
         logs.locator(".record").filter(has_text="is stored").first.wait_for()
@@ -174,6 +188,8 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         opened.sees(f"driver stderr, attempt {attempt + 1}", "[data-logs]")
         cluster.wait_for_driver(job_id, attempt + 1)
         opened.sees("RUNNING", "#headline")
+        until(lambda: plotted(opened.page)[1] > before, "the plots grow")
+        assert plotted(opened.page)[0] == began, "they begin with batches of the killed driver"
         recoveries = opened.page.locator("#recoveries tbody tr")
         expect(recoveries).to_have_count(attempt + 1)
         expect(recoveries.first.locator("[data-label=After]")).to_contain_text("loss of the driver")
@@ -183,7 +199,7 @@ def test_an_open_page_follows_its_job(browser: Browser, cluster: Cluster, job_id
         logs.bring_to_front()
         expect(logs.locator("#log-state")).to_contain_text("nothing more follows", timeout=60_000)
         offered = logs.locator("#log-search [name=attempt] option")
-        expect(offered).to_have_text([str(attempt + 1), str(attempt)], timeout=60_000)
+        expect(offered).to_have_text([str(number) for number in range(attempt + 1, 0, -1)], timeout=60_000)
 
 
 def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
@@ -195,14 +211,36 @@ def test_an_alarm_is_on_every_page_of_its_job(browser: Browser, cluster: Cluster
         why = "the driver was restarted more than once"
         opened.sees(why, "#job-health")
         expect(opened.page).to_have_title(re.compile("^ALARM · stream.py"))
+        assert opened.tab() == ("ALARM", "icon-failed.svg"), "without a reload"
         cluster.wait_for_driver(job_id, attempt + 1)
         opened.sees("alarm-raised", "#job-events")
         assert opened.accessibility_problems() == []
+        opened.page.add_init_script(DASHED)
+        opened.open(f"/jobs/{job_id}")
+        see_marks_in_each_plot(opened.page)
+        for legend in ("savepoint", "attempt started", "attempt ended", "alarm raised or cleared"):
+            opened.sees(legend, "#plot-legend")
+        move_one_cursor(opened.page)
         opened.open("/")
         opened.sees("has an alarm", "#health")
         opened.sees(why, "#health")
         opened.open("/jobs")
         opened.sees(f"Alarm: {why}", "#jobs")
+
+
+def test_each_tab_says_that_a_job_is_in_trouble(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    logs = cluster.ask(lambda client: client.logs.of_job(job_id)).logs
+    with window(browser, cluster) as opened:
+        for page in ("", "/events", "/logs", f"/logs/{logs[0].id}"):
+            opened.open(f"/jobs/{job_id}{page}")
+            assert opened.tab() == ("ALARM", "icon-failed.svg"), page
+        lists = ("/", "/jobs", "/savepoints", "/taskmanagers", "/nodes", "/events", "/blobs", "/audit")
+        for page in (*lists, "/jobmanager/logs/jobmanager.log"):
+            opened.open(page)
+            assert opened.tab() == ("Job stream.py has an alarm", "icon-failed.svg"), page
+        for page in ("/leadership", f"/nodes/{NODES[0]}", f"/taskmanagers/tm-{NODES[0]}"):
+            opened.open(page)
+            assert opened.tab()[1] == "icon-running.svg", f"{page} is about something else, which is well"
 
 
 def test_logs_of_attempts_and_processes_are_switched_in_place(
@@ -287,9 +325,18 @@ def test_the_timeline_shows_what_has_happened_and_is_zoomed(browser: Browser, cl
 
 
 def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job_id: JobId) -> None:
+    """Its driver's. The open overview follows."""
     cluster.wait_for_executors(job_id)
-    node = cluster.job(job_id).emberkeep.executors[0].taskmanager_id.removeprefix("tm-")
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    node = driver.taskmanager_id.removeprefix("tm-")
     with window(browser, cluster) as opened:
+        overview = opened.page.context.new_page()
+        overview.goto(f"{opened.url}/")
+        slots = overview.locator("#capacity li.node").filter(has_text=node)
+        expect(slots).to_contain_text("1 driver")
+        expect(slots).not_to_contain_text("EVACUATED")
+        opened.page.bring_to_front()
         opened.open("/nodes")
         row = opened.page.locator("#nodes tr").filter(has_text=node)
         row.get_by_role("button", name="Block…").click()
@@ -299,9 +346,22 @@ def test_a_node_is_evacuated_on_its_page(browser: Browser, cluster: Cluster, job
         dialog.get_by_role("button", name="Evacuate", exact=True).click()
         row.get_by_text("a fan is loud").wait_for()
         row.get_by_text("nothing runs here any longer").wait_for(timeout=120_000)
+        overview.bring_to_front()
+        expect(slots).to_contain_text("EVACUATED")
+        expect(slots).to_contain_text("nothing runs here any longer")
+        moved = slots.get_by_role("progressbar", name="Executors and drivers that have moved")
+        assert moved.evaluate("bar => bar.value === bar.max && bar.max > 0")
+        expect(slots).not_to_contain_text("1 driver")
+        other = overview.locator("#capacity li.node").filter(has_not_text=node)
+        expect(other).to_contain_text("1 driver")
+        opened.page.bring_to_front()
         row.get_by_role("button", name="Unblock…").click()
         opened.page.get_by_role("dialog").get_by_role("button", name="Unblock", exact=True).click()
         row.get_by_role("button", name="Block…", exact=True).wait_for()
+        expect(slots).not_to_contain_text("EVACUATED")
+        opened.open(f"/jobs/{job_id}")
+        mark(opened.page, "a move to another node").wait_for()
+        opened.page.locator("#recoveries [data-label=After]").filter(has_text=re.compile("^move")).wait_for()
 
 
 def test_a_lost_connection_is_shown_and_heals(browser: Browser, cluster: Cluster) -> None:

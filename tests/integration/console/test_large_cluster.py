@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from bench.load.stub_cluster import Order, stub_cluster
 from emberkeep.base.ids import JobId
@@ -155,6 +156,19 @@ def test_one_of_many_jobs_is_found_and_cancelled_and_the_list_follows(site: Site
     canceled.close()
     jobs = site.cluster.ask(lambda client: client.jobs())
     assert [job.name for job in jobs if job.state is JobStatus.CANCELED] == ["orders 0500"]
+
+
+def test_the_page_and_the_list_say_why_a_job_waits(site: Site) -> None:
+    page = site.window.page
+    why = re.compile(r"no place for the driver \(\d+ MiB\): all 2 driver places are taken")
+    site.window.open("/")
+    expect(page.locator("#health")).to_contain_text(why)
+    site.window.open("/jobs?state=CREATED")
+    rows = page.locator("#jobs tbody tr")
+    expect(rows).to_have_count(100)
+    expect(rows.locator(".why").filter(has_text=why)).to_have_count(100)
+    rows.first.locator("a.name").click()
+    expect(page.locator("#job-health")).to_contain_text(why)
 
 
 def test_one_of_many_nodes_is_found_and_blocked(site: Site) -> None:

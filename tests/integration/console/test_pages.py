@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page, expect
 
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockAction
@@ -70,6 +71,84 @@ def test_pages_of_ended_jobs_and_of_daemons_have_nothing_wrong(
     with window(browser, cluster, size, "dark" if theme == "dark" else "light") as opened:
         found = opened.faults_of_pages(paths)
     assert not found, "\n".join(found)
+
+
+def test_each_tab_says_that_a_job_has_failed(browser: Browser, cluster: Cluster, reports: Reports) -> None:
+    logs = cluster.ask(lambda client: client.logs.of_job(reports.bad)).logs
+    with window(browser, cluster) as opened:
+        for page in ("", "/events", "/logs", f"/logs/{logs[0].id}"):
+            opened.open(f"/jobs/{reports.bad}{page}")
+            assert opened.tab() == ("FAILED", "icon-failed.svg"), page
+        opened.open(f"/jobs/{reports.good}")
+        assert opened.tab() == ("FINISHED", "icon-finished.svg")
+        lists = ("/", "/jobs", "/savepoints", "/taskmanagers", "/nodes", "/events", "/blobs", "/audit")
+        for page in (*lists, f"/taskmanagers/tm-{NODES[0]}/logs/taskmanager.log"):
+            opened.open(page)
+            assert opened.tab() == ("Job bad report has failed", "icon-failed.svg"), page
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list as an address narrows it. ``fields``: its form, by label. ``current``: links that are marked as chosen."""
+
+    address: str
+    rows: str
+    shown: tuple[str, ...]
+    fields: dict[str, str] = field(default_factory=dict)
+    current: tuple[str, ...] = ()
+
+    def is_what(self, page: Page) -> None:
+        """Fails unless the page shows it."""
+        expect(page.locator(self.rows)).to_have_count(len(self.shown))
+        for row, text in zip(page.locator(self.rows).all(), self.shown, strict=True):
+            expect(row).to_contain_text(text)
+        for label, value in self.fields.items():
+            expect(page.get_by_label(re.compile(f"^{label}"))).to_have_value(value)
+        for link in self.current:
+            expect(page.get_by_role("link", name=re.compile(f"^{link}"))).to_have_attribute("aria-current", "true")
+
+
+def test_filters_are_in_the_address(browser: Browser, cluster: Cluster, reports: Reports) -> None:
+    """An address shows the same to whoever opens it, once more after a reload, and when somebody comes back to it."""
+    bad = f"/jobs/{reports.bad}/events"
+    jobs, nodes, managers = "#jobs tbody tr", "#nodes tbody tr", "#task-managers tbody tr"
+    lists = [
+        Listed("/jobs?state=FAILED&name=REPORT", jobs, ("bad report",), {"Search": "REPORT"}, ("FAILED",)),
+        Listed("/jobs?state=FINISHED", jobs, ("good report",), {"Search": ""}, ("FINISHED",)),
+        Listed("/jobs?state=CANCELED", jobs, ()),
+        Listed("/nodes?state=available&text=0.0.3", nodes, (NODES[1],), {"Search": "0.0.3"}, ("available",)),
+        Listed("/taskmanagers?text=0.0.2", managers, (f"tm-{NODES[0]}",), {"Search": "0.0.2"}),
+        Listed(f"{bad}?type=attempt-ended", "#events tbody tr", ("no such column",), {}, ("attempt-ended",)),
+        Listed(f"{bad}?type=submitted&text=nothing", "#events tbody tr", (), {"Search": "nothing"}),
+        Listed("/audit?identity=no&outcome=done", "#entries tr", (), {"Identity": "no", "Outcome": "done"}),
+    ]
+    with window(browser, cluster) as opened:
+        page = opened.page
+        for listed in lists:
+            opened.open(listed.address)
+            listed.is_what(page)
+            page.reload()
+            listed.is_what(page)
+        for listed in reversed(lists):
+            listed.is_what(page)
+            page.go_back()
+
+        opened.open("/jobs")
+        page.get_by_role("link", name=re.compile("^FAILED")).click()
+        page.get_by_label("Search", exact=True).fill("bad")
+        page.get_by_role("button", name="Search").click()
+        found = Listed(page.url, jobs, ("bad report",), {"Search": "bad"}, ("FAILED",))
+        found.is_what(page)
+        page.locator(jobs).get_by_role("link").first.click()
+        opened.sees("no such column")
+        page.go_back()
+        assert page.url == found.address
+        found.is_what(page)
+        page.evaluate("new Promise((seen) => document.addEventListener('emberkeep:refreshed', seen, {once: true}))")
+        found.is_what(page)
+        page.go_back()
+        assert page.url.endswith("/jobs?state=FAILED")
+        Listed(page.url, jobs, ("bad report",), {"Search": ""}, ("FAILED",)).is_what(page)
 
 
 def test_the_spark_ui_of_a_job_that_has_ended_is_one_click_away(

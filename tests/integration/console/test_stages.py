@@ -92,10 +92,9 @@ WATCH = """() => {
 
 
 @pytest.fixture
-def gates(cluster: Cluster) -> Path:
-    place = cluster.shell.directory / "gates"
-    place.mkdir(exist_ok=True)
-    return place
+def gates(tmp_path: Path) -> Path:
+    """Jobs wait for files there."""
+    return tmp_path
 
 
 def stage(opened: Window, called: str) -> Locator:
@@ -200,3 +199,48 @@ def test_what_a_job_shuffles_spills_and_collects_is_shown_as_spark_counts_it(
 
 def numbers(work: WorkInfo) -> list[int]:
     return [work.shuffle_read, work.shuffle_write, work.memory_bytes_spilled, work.disk_bytes_spilled]
+
+
+# Arguments: a file. Ends once it is there.
+WAITING = """
+import os, sys, time
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+print(spark.range(10).count(), flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.1)
+spark.stop()
+"""
+
+
+def test_the_map_shows_an_evacuation_that_goes_on(browser: Browser, cluster: Cluster, gates: Path) -> None:
+    """A batch job's driver stays on the node until it ends."""
+    cluster.shell.write("waiting.py", WAITING)
+    job_id = cluster.submit("waiting.py", arguments=(str(gates / "end"),))
+    cluster.wait_for_executors(job_id)
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    node = driver.taskmanager_id.removeprefix("tm-")
+    with window(browser, cluster) as opened:
+        page = opened.page
+        there = page.locator("#capacity li.node").filter(has_text=node)
+        opened.open("/")
+        expect(there).to_contain_text("1 driver")
+        cluster.shell.done("node", "block", node, "--cause", "a fan is loud")
+        expect(there).to_contain_text("BLOCKED")
+        expect(there.get_by_role("progressbar")).to_have_count(0)
+        cluster.shell.done("node", "evacuate", node, "--cause", "it smokes", "--drivers", "wait", "--merge")
+        expect(there).to_contain_text("EVACUATED")
+        bar = there.get_by_role("progressbar", name="Executors and drivers that have moved")
+        expect(there).to_contain_text("drivers staying until their jobs end: 1")
+        until(lambda: bar.evaluate("bar => bar.max - bar.value") == 1, "all but the driver has moved")
+        expect(there).to_contain_text(re.compile(r"\d of \d executors and drivers have moved"))
+        assert not opened.accessibility_problems()
+
+        (gates / "end").touch()
+        expect(there).to_contain_text("nothing runs here any longer", timeout=WAIT_MS)
+        assert bar.evaluate("bar => bar.max > 0 && bar.value === bar.max")
+        cluster.shell.done("node", "unblock", node)
+        expect(there).not_to_contain_text("EVACUATED")
+    cluster.wait_for_end(job_id)

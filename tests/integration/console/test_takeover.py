@@ -16,6 +16,7 @@ from tests.integration.commands import Shell
 from tests.integration.conditions import until
 from tests.integration.console.browser import chromium, window
 from tests.integration.console.plots import plotted
+from tests.integration.console.timeline import lanes, marks
 from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.req("HA-12")]
@@ -101,6 +102,9 @@ def test_open_pages_go_on_at_the_next_leader(cluster: Cluster) -> None:
         assert opened.page.locator("header .leader").inner_text() == urlsplit(new_url).netloc
         until(lambda: plotted(opened.page)[1] > before, "the plots grow")
         assert plotted(opened.page)[0] == began, "the plots begin with batches of the dead leader's time"
+        until(lambda: "Leaders" in lanes(opened.page), "the timeline has the new leader")
+        happened = marks(opened.page)
+        assert (happened["leader-started"], happened["reattached"], happened["attempt-started"]) == (1, 1, 1)
         other.bring_to_front()
         other.wait_for_url(f"{new_url}/jobs/{job_id}/logs/{log.id}**", timeout=120_000)
         follows(other)
