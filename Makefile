@@ -141,6 +141,11 @@ check: $(STAMP) ## Lint, format, types, import rules, documentation, commit mess
 	$(BIN)/python -m tools.check_docs
 	$(BIN)/python -m tools.check_commits
 
+RECORDING := tests/unit/cli/monitoring/recorded.yml
+.PHONY: recording
+recording: $(STAMP) java ## Record again what /metrics of a cluster in trouble has, for the tests of the alert rules
+	@$(BIN)/python -m tools.metrics_recording $(RECORDING)
+
 SCREENSHOTS ?= screenshots
 .PHONY: screenshots
 screenshots: $(STAMP) java chromium ## Take pictures of each page of the console in both themes, also of a cluster in trouble (SCREENSHOTS=<directory>)

@@ -1,0 +1,40 @@
+"""What a recording of metrics writes for promtool."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tools.metrics_recording.scrapes import names_in, promtool_values, series_in
+
+EXPOSITION = """\
+# TYPE emberkeep_alarm gauge
+emberkeep_alarm{job="0f",kind="state",query="counts"} 1.0
+# TYPE emberkeep_jobs gauge
+emberkeep_jobs{status="FAILED"} 2.0
+# TYPE emberkeep_other gauge
+emberkeep_other 3.0
+"""
+
+
+def test_only_what_the_rules_read_is_kept_with_names_that_do_not_change() -> None:
+    names = names_in("max by (job) (emberkeep_alarm) > 0 and emberkeep_jobs and emberkeep_storage_free_bytes < 5")
+    assert names == {"emberkeep_alarm", "emberkeep_jobs"}
+    assert series_in(EXPOSITION, names, "jm-1", {"0f": "stream"}) == {
+        'emberkeep_alarm{instance="jm-1",job="stream",kind="state",query="counts"}': 1.0,
+        'emberkeep_jobs{instance="jm-1",status="FAILED"}': 2.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0, 1.0, 1.0, 2.5], "1x2 2.5"),
+        ([None, None, 1.0, None, None, None, 2.0, None], "_x2 1 stale _x2 2 stale"),
+        ([1795914835557.0, 38.123456], "1795914835557 38.1"),
+        ([math.nan, math.nan, 0.0], "NaN NaN 0"),
+    ],
+)
+def test_values_are_written_as_promtool_reads_them(values: list[float | None], text: str) -> None:
+    assert promtool_values(values) == text
