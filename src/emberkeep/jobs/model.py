@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -46,6 +47,15 @@ class ArtefactRole(enum.Enum):
     FILE = "file"
     ARCHIVE = "archive"
     JAR = "jar"
+
+
+# The option of spark-submit that names files of a role, and the Spark configuration key for them.
+FILE_OPTIONS: Final = {
+    ArtefactRole.PY_FILE: ("--py-files", "spark.submit.pyFiles"),
+    ArtefactRole.FILE: ("--files", "spark.files"),
+    ArtefactRole.ARCHIVE: ("--archives", "spark.archives"),
+    ArtefactRole.JAR: ("--jars", "spark.jars"),
+}
 
 
 class Artefact(Compatible, frozen=True, kw_only=True):

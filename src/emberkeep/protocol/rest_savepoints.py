@@ -219,7 +219,11 @@ class SavepointQueryInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointInfo(Kebab, frozen=True, kw_only=True):
-    """The contents of a savepoint's manifest. ``functions``: names of user functions with state in the savepoint."""
+    """The contents of a savepoint's manifest. ``functions``: names of user functions with state in the savepoint.
+
+    ``restore-command``: a line for a shell that starts the job from it as it was submitted, with variables in place of
+    secret values; "" if the submission is no longer known, or the caller does not see the job.
+    """
 
     path: str
     manifest_sha256: str
@@ -235,6 +239,7 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
     queries: list[SavepointQueryInfo]
     files: list[SavepointFileInfo]
     functions: list[str]
+    restore_command: str = ""
 
 
 class SavepointCheck(Kebab, frozen=True, kw_only=True):

@@ -165,8 +165,11 @@ def test_savepoints_are_filtered_verified_and_copied(browser: Browser, cluster: 
         rows.get_by_role("button", name="Copy").click()
         rows.get_by_text("Copied").wait_for()
         copied = page.evaluate("navigator.clipboard.readText()")
-        script = str(cluster.shell.work / "orders.py")
-        assert shlex.split(copied) == ["emberkeep", "savepoint", "restore", paths[0], script]
+        words = shlex.split(copied)
+        assert words[:4] == ["emberkeep", "savepoint", "restore", paths[0]]
+        assert "spark.executor.instances=1" in words
+        assert words[-2:] == [str(cluster.shell.work / "orders.py"), str(cluster.shell.directory / "orders")]
+        assert copied in cluster.shell.done("savepoint", "show", paths[0]).out
 
 
 def pages(cluster: Cluster, job: JobId) -> list[str]:

@@ -12,7 +12,6 @@ from playwright.sync_api import Browser, expect
 
 from emberkeep.base.ids import JobId
 from tests.integration.clusters import Cluster
-from tests.integration.commands import SMALL
 from tests.integration.conditions import until
 from tests.integration.console.browser import DESKTOP, PHONE, window
 from tests.integration.console.conftest import NODES
@@ -394,7 +393,8 @@ def test_a_job_is_stopped_on_its_page_and_restored_with_the_command_there(
         newest.get_by_text("intact: ").wait_for()
         command, *words = shlex.split(newest.locator("code").inner_text())
         assert command == "emberkeep"
-        restored = cluster.shell.done(*words[:3], "-q", *SMALL, *words[3:], str(place))
+        assert words[-1] == str(place)
+        restored = cluster.shell.done(*words[:3], "-q", *words[3:])  # with the options of the job
         opened.sees("started from it: stream.py", "#savepoints")
         opened.page.get_by_role("link", name="stream.py").first.click()
         opened.page.wait_for_url(f"**/jobs/{restored.out.strip()}")

@@ -202,6 +202,7 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     shown = capfd.readouterr().out
     assert "SUSPEND, attempt 2" in shown
     assert "2 files, 7 B" in shown
+    assert f"\nStart the job from it\nemberkeep savepoint restore {root} --conf " in shown
     capfd.readouterr()
     monkeypatch.setattr("emberkeep.client.savepoint_verification._PIECE_FILES", 1)
     assert main(["savepoint", "verify", str(root)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,9 +14,9 @@ from emberkeep.base.identity import CLUSTER
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.checkpoints import JobPointers
-from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobStatus
+from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.verifications import Verifications
-from emberkeep.web.savepoints.lines import Origin, Relative, origin, restore_command, savepoint_lines
+from emberkeep.web.savepoints.lines import Origin, Relative, origin, savepoint_lines
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_graph, job_id, job_view
 from tests.unit.rest.server import Site, running_site
@@ -72,25 +73,6 @@ async def test_a_savepoint_that_is_being_deleted_starts_no_job(site: Site) -> No
     assert page.count("savepoint restore") == 2
 
 
-@pytest.mark.parametrize(
-    ("entry", "command"),
-    [
-        (
-            EntryPoint(kind=EntryPointKind.SCRIPT, name="app.py", source_path="/opt/ana/my app.py"),
-            f"emberkeep savepoint restore {PLACE} '/opt/ana/my app.py'",
-        ),
-        (EntryPoint(kind=EntryPointKind.SCRIPT, name="app.py"), f"emberkeep savepoint restore {PLACE} app.py"),
-        (EntryPoint(kind=EntryPointKind.MODULE, name="jobs.etl"), f"emberkeep savepoint restore {PLACE} -m jobs.etl"),
-    ],
-)
-def test_the_command_is_safe_to_paste_into_a_shell(entry: EntryPoint, command: str) -> None:
-    view = job_view(job_id(1), "", graph=job_graph(job_id(1), "", entry_point=entry))
-    assert restore_command(PLACE, view) == command
-    evil = restore_command("/data/$(reboot)'", view)
-    assert evil.startswith("""emberkeep savepoint restore '/data/$(reboot)'"'"'' """)
-    assert "input" not in command, "arguments may be secret"
-
-
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
     gateway = FakeGateway()
@@ -109,9 +91,21 @@ async def test_a_jobs_page_lists_its_savepoints(site: Site) -> None:
     cells = [re.sub(r"<[^>]+>|\s+", " ", cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", text, re.S)]
     assert cells[2:5] == ["1 min", "3 MiB", "4 s"]
     assert f'data-verifies="{PLACE}"' in text
-    assert f'data-copies="emberkeep savepoint restore {PLACE} flights.py"' in text
+    command = html.unescape(text.partition('data-copies="')[2].partition('"')[0])
+    assert command.startswith(f"emberkeep savepoint restore {PLACE} --conf ")
+    assert command.endswith(" -D restart-strategy.type=fixed-delay flights.py --input data/flights")
+    assert "hunter2" not in text
+    assert "no longer known" not in text
+    assert "for the directory <code>/data</code>" in text
     assert f'<a href="/jobs/{job_id(2)}">job-2</a>' in text
     assert "<table" not in await section(site, 3)
+
+
+async def test_a_command_whose_job_is_not_known_in_full_says_what_it_lacks(site: Site) -> None:
+    site.gateway.change(job_id(1), graph=None)
+    text = await section(site, 1)
+    assert f'data-copies="emberkeep savepoint restore {PLACE} app.py"' in text
+    assert "needs the job's options and arguments, too, which are no longer known" in html.unescape(text)
 
 
 async def test_an_older_record_has_no_size(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -210,3 +211,9 @@ def _print(info: SavepointInfo) -> None:
             ],
             ("FILES", "MODE", "DRAINED FROM"),
         )
+    print_line("\nStart the job from it")
+    if info.restore_command:
+        print_line(info.restore_command)
+    else:
+        print_line(f"emberkeep savepoint restore {shlex.quote(info.path)} app.py")
+        say("the cluster does not know the job's options and arguments any more: the command needs them, too")

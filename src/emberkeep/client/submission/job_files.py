@@ -11,15 +11,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.jobs.model import Artefact, ArtefactRole
+from emberkeep.jobs.model import FILE_OPTIONS, Artefact, ArtefactRole
 
-# The option that names files of a role, and the Spark configuration key for them.
-ROLES = {
-    ArtefactRole.PY_FILE: ("--py-files", "spark.submit.pyFiles"),
-    ArtefactRole.FILE: ("--files", "spark.files"),
-    ArtefactRole.ARCHIVE: ("--archives", "spark.archives"),
-    ArtefactRole.JAR: ("--jars", "spark.jars"),
-}
 _WITH_ALIAS = frozenset({ArtefactRole.FILE, ArtefactRole.ARCHIVE})
 _REMOTE = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 _CHUNK = 1 << 20
@@ -103,7 +96,7 @@ def hash_file(path: Path) -> tuple[str, int]:
 
 def _expand(role: ArtefactRole, entry: str) -> Iterator[JobFile]:
     """Yield the files that one entry of a list names."""
-    option, _ = ROLES[role]
+    option, _ = FILE_OPTIONS[role]
     pattern, alias = _split_alias(role, entry)
     path = Path(pattern)
     matches = sorted(_glob(pattern)) if glob.has_magic(pattern) and not _exists(path) else [path]
@@ -137,7 +130,7 @@ def _split_alias(role: ArtefactRole, entry: str) -> tuple[str, str]:
     else:
         pattern, _, alias = entry.partition("#")
     if "/" in alias or alias in (".", ".."):
-        option, _ = ROLES[role]
+        option, _ = FILE_OPTIONS[role]
         raise InvalidInput(f"{option}: #{alias} must be a plain name", field=option, hint="for example data.zip#data")
     return pattern, alias
 
@@ -147,7 +140,7 @@ def _refuse_equal_names(role: ArtefactRole, files: tuple[JobFile, ...]) -> None:
     for file in files:
         name = file.fragment or file.path.name
         if name in seen:
-            option, _ = ROLES[role]
+            option, _ = FILE_OPTIONS[role]
             hint = "rename one of them" if role not in _WITH_ALIAS else "give one an alias: path#name"
             raise InvalidInput(
                 f"{option}: {seen[name].path} and {file.path} would both be called {name}", field=option, hint=hint

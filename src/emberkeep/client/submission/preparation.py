@@ -18,13 +18,13 @@ from emberkeep.blobs.model import BlobContent, BlobKind
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.blob_upload import UploadItem, UploadProgress, upload_group
 from emberkeep.client.submission.checked_values import check_values
-from emberkeep.client.submission.job_files import ROLES, JobFile, parse_file_list
+from emberkeep.client.submission.job_files import JobFile, parse_file_list
 from emberkeep.client.submission.packed_environment import check_environment
 from emberkeep.client.submission.preflight import check_module, check_script
 from emberkeep.client.submission.resources import job_resources
 from emberkeep.client.submission.secret_values import secret_values
 from emberkeep.client.submission.spark_options import SparkOptions, spark_configuration
-from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPoint, EntryPointKind
+from emberkeep.jobs.model import FILE_OPTIONS, Artefact, ArtefactRole, EntryPoint, EntryPointKind
 from emberkeep.protocol.rest_submission import JobSubmission, OffloadedSubmission
 
 MAX_NAME = 256  # characters
@@ -147,7 +147,7 @@ async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress)
 def _take_files(conf: dict[str, str]) -> list[JobFile]:
     """Remove local files from the configuration and return them. Addresses that Spark fetches itself stay in it."""
     files: list[JobFile] = []
-    for role, (_, key) in ROLES.items():
+    for role, (_, key) in FILE_OPTIONS.items():
         found = parse_file_list(role, conf.pop(key, ""))
         files += found.local
         if found.remote:

@@ -91,7 +91,7 @@ def _nothing(trigger_id: str) -> ProcedureProgress:
     return ProcedureProgress(trigger_id=trigger_id, phase=ProcedurePhase.FINISHING_BATCHES)
 
 
-def savepoint_info(path: str, manifest: Manifest, sha256: str) -> SavepointInfo:
+def savepoint_info(path: str, manifest: Manifest, sha256: str, command: str) -> SavepointInfo:
     return SavepointInfo(
         path=path,
         manifest_sha256=sha256,
@@ -107,6 +107,7 @@ def savepoint_info(path: str, manifest: Manifest, sha256: str) -> SavepointInfo:
         queries=[_query(manifest, query) for query in manifest.queries],
         files=[SavepointFileInfo(path=file.path, size=file.size, sha256=file.sha256) for file in manifest.files],
         functions=[state.name for state in manifest.functions],
+        restore_command=command,
     )
 
 

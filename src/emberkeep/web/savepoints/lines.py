@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable
 
 import msgspec
@@ -11,8 +10,9 @@ from emberkeep.base.identity import Identity
 from emberkeep.base.ids import JobId
 from emberkeep.identities.job_access import may_act
 from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.restore_command import restore_command
 from emberkeep.jobmanager.views.savepoints import Lineage, SavepointKind, SavepointView
-from emberkeep.jobs.model import EntryPointKind, JobStatus
+from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.verifications import Verification, Verifications
 from emberkeep.web.formats import byte_size, count, moment
 
@@ -36,8 +36,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     """One savepoint. ``size`` in bytes and ``duration_ms``: None if unknown. ``started``: the jobs started from it.
 
-    ``origin``: what the job that made it was started from. ``retired``: retention deletes it, so no job can start from
-    it. ``damaged``: a verification has found a problem, or a reason why a job could fail to start from it.
+    ``is_whole``: the command has the job's options and arguments. ``origin``: what the job that made it was started
+    from. ``retired``: retention deletes it, so no job can start from it. ``damaged``: a verification has found a
+    problem, or a reason why a job could fail to start from it.
     """
 
     path: str
@@ -49,6 +50,7 @@ class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None
     duration_ms: int | None
     command: str
+    is_whole: bool
     started: tuple[Relative, ...]
     origin: Origin | None
     retired: bool
@@ -76,7 +78,8 @@ def _line(view: SavepointView, lineage: Lineage, verifications: Verifications, i
         created_ms=savepoint.created_ms,
         size=savepoint.size,
         duration_ms=savepoint.duration_ms,
-        command=restore_command(savepoint.path, job),
+        command=restore_command(savepoint.path, job.graph),
+        is_whole=job.graph is not None,
         started=tuple(_relative(other) for other in lineage.started(savepoint.path)),
         origin=origin(job, lineage),
         retired=savepoint.retired_ms > 0,
@@ -104,19 +107,6 @@ def verification_text(found: Verification | None) -> str:
         return f"damaged: {found.problem}{more}; {read}"
     files = f"{count(found.files)} file{'' if found.files == 1 else 's'}"
     return "; ".join(text for text in (f"intact: {files}, {byte_size(found.size)}", found.warning, read) if text)
-
-
-def restore_command(path: str, job: JobView) -> str:
-    """Return a command line for a shell that checks the savepoint, and starts the job's code from it.
-
-    It has neither the job's options nor its arguments, which may be secret.
-    """
-    code = "app.py"
-    if job.graph is not None:
-        entry = job.graph.entry_point
-        code = shlex.quote(entry.source_path or entry.name)
-        code = f"-m {code}" if entry.kind is EntryPointKind.MODULE else code
-    return f"emberkeep savepoint restore {shlex.quote(path)} {code}"
 
 
 def _relative(job: JobView) -> Relative:

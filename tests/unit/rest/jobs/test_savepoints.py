@@ -242,6 +242,8 @@ async def test_a_manifest_is_read_where_it_lies(site: Site, savepoint: Path, pre
     assert (shown["job-name"], shown["size"], len(shown["files"])) == ("flights", 7, 2)
     assert (shown["queries"][0]["batch-id"], shown["queries"][0]["files"], shown["queries"][0]["size"]) == (3, 1, 2)
     assert shown["manifest-sha256"] == hashlib.sha256((savepoint / MANIFEST_NAME).read_bytes()).hexdigest()
+    assert shown["restore-command"].startswith(f"emberkeep savepoint restore {prefix}{savepoint} --conf ")
+    assert shown["restore-command"].endswith(" flights.py --input data/flights")
 
 
 async def test_what_is_no_savepoint_is_404_and_a_damaged_one_400(site: Site, savepoint: Path, tmp_path: Path) -> None:
