@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import Route
 
 from emberkeep.base.ids import JobId
 from tests.integration.console.browser import Window, chromium, window_with_token
@@ -57,6 +58,26 @@ def test_every_job_and_savepoint_is_on_one_of_the_pages(opened: tuple[Window, Jo
         older.click()
         window.page.wait_for_load_state("load")
     assert len({text for text in seen if text.startswith("orders")}) == JOBS
+
+
+def test_a_command_stays_marked_as_copied_when_the_table_is_replaced(opened: tuple[Window, JobId]) -> None:
+    window, _ = opened
+    window.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    window.open("/savepoints")
+    first = window.page.locator("#savepoints tbody tr").first
+    first.get_by_role("button", name="Copy").click()
+    first.get_by_text("Copied").wait_for()
+    window.page.route("**/savepoints", fetched_whole)
+    window.page.evaluate("document.getElementById('savepoints').isOld = true")
+    window.page.evaluate("import('/static/live.js').then((live) => live.refresh())")
+    window.page.wait_for_function("() => !document.getElementById('savepoints').isOld")
+    window.page.unroute("**/savepoints")
+    assert first.locator("[data-copies]").inner_text() == "Copied"
+
+
+def fetched_whole(route: Route) -> None:
+    """The page, whether or not it has changed."""
+    route.continue_(headers={name: text for name, text in route.request.headers.items() if name != "if-none-match"})
 
 
 def test_a_record_near_the_start_of_a_large_log_is_found(opened: tuple[Window, JobId]) -> None:

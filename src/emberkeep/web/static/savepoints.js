@@ -1,7 +1,7 @@
 // The buttons of savepoints: one has a savepoint read and compared with its manifest, one copies a command.
 //
-// The table is replaced when something changes, so the progress of a verification is put back. The JobManager remembers
-// complete ones.
+// The table is replaced when something changes, so the progress of a verification is put back, and what is said of the
+// command that was copied last. The JobManager remembers complete verifications.
 
 import { bytes } from "./formats.js";
 import { refresh } from "./live.js";
@@ -14,6 +14,7 @@ const BUSY_PAUSE_MS = 2000;
 const BUSY_TRIES = 60;
 
 const results = new Map(); // path of the savepoint → { text, bad, busy }
+let copied = { command: "", text: "" }; // the command that was copied last
 
 document.addEventListener("click", (click) => {
   const button = click.target.closest("button");
@@ -30,6 +31,9 @@ function show() {
     place.classList.toggle("bad", result.bad);
     const button = place.parentElement.querySelector("[data-verifies]");
     if (button !== null) button.disabled = result.busy;
+  }
+  for (const button of document.querySelectorAll("[data-copies]")) {
+    button.textContent = button.dataset.copies === copied.command ? copied.text : "Copy";
   }
 }
 
@@ -79,11 +83,13 @@ async function verify(path) {
 }
 
 async function copy(button) {
+  const command = button.dataset.copies;
   try {
-    await navigator.clipboard.writeText(button.dataset.copies);
-    button.textContent = "Copied";
+    await navigator.clipboard.writeText(command);
+    copied = { command, text: "Copied" };
   } catch {
     getSelection().selectAllChildren(button.parentElement.querySelector("code")); // no permission: the reader copies
-    button.textContent = "Press Ctrl+C";
+    copied = { command, text: "Press Ctrl+C" };
   }
+  show(); // the button may have been replaced meanwhile
 }
