@@ -11,7 +11,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import System
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.rest.logs.shipping import LogShipping, ShippingSettings
-from emberkeep.rest.ports import LogCatalogue
+from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.taskmanager.job_manager_link import JobManagerLink
 
 
@@ -20,7 +20,7 @@ def log_shipping(
     configuration: Configuration,
     link: JobManagerLink,
     rpc: RpcClient,
-    catalogue: LogCatalogue,
+    catalogue: TaskManagerLogs,
     live: Callable[[], frozenset[str]],
 ) -> LogShipping | None:
     """Return what copies the logs in ``catalogue``; None if logs are kept by task managers only.

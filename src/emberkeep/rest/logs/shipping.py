@@ -24,7 +24,8 @@ from emberkeep.kept_logs.model import LogPiece, PieceHeader, Position, parse_log
 from emberkeep.kept_logs.shipping import Cut, Part, cut, moved, next_part
 from emberkeep.protocol.messages.logs import KeepLog, LogKept
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.rest.ports import LogCatalogue, LogEntry
+from emberkeep.rest.ports import LogEntry
+from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 from emberkeep.rest.serving.log_contents import read_kept
 from emberkeep.rest.serving.log_reader import open_log
 
@@ -91,7 +92,7 @@ class LogShipping:
     def __init__(
         self,
         sender: tuple[TaskManagerId, InstanceId],
-        catalogue: LogCatalogue,
+        catalogue: TaskManagerLogs,
         rpc: RpcClient,
         link: LeaderLink,
         settings: ShippingSettings,
@@ -178,14 +179,14 @@ class LogShipping:
 
     async def _round(self) -> str:
         """Return why a log could not be read here, "" if all could. Raises what ends the round, see ``send_all``."""
-        listed_now = await self._in_thread(lambda: self._catalogue.entries(None))
+        found = await self._in_thread(self._catalogue.of_jobs)
         # what else is in the directory of jobs' logs is not sent: it may have any name
-        entries = [entry for entry in listed_now if parse_log_id(self._task_manager, entry.id) is not None]
+        entries = [entry for entry in found.entries if parse_log_id(self._task_manager, entry.id) is not None]
         listed = {entry.id for entry in entries}
         self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
         oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0
         self._rounds += 1
-        unread = ""
+        unread = "" if found.error is None else str(found.error)
         for entry in sorted(entries, key=self._turn_of):
             if entry.mtime_ms >= oldest_ms:
                 try:

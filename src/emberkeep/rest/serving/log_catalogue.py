@@ -9,10 +9,12 @@ and does not affect the logs of other jobs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -51,6 +53,22 @@ class ProcessLogs:
         return _find(self.entries(None), log_id)
 
 
+@dataclass
+class JobLogs:
+    """Logs of jobs. ``error``: the first one if something could not be looked at: more logs may be there."""
+
+    entries: list[LogEntry] = field(default_factory=list)
+    error: OSError | None = None
+
+    @contextlib.contextmanager
+    def taking_note(self) -> Iterator[None]:
+        """Enclose a look at one place: an OSError is noted, and ends only this look."""
+        try:
+            yield
+        except OSError as error:
+            self.error = self.error or error
+
+
 class TaskManagerLogs:
     """A task manager's own logs and those of the drivers and executors that it started, including ended ones."""
 
@@ -60,9 +78,19 @@ class TaskManagerLogs:
         self._is_live = is_live
 
     def entries(self, job_id: JobId | None) -> list[LogEntry]:
-        jobs = [path for path in _listing(self._jobs) if job_id in (None, path.name)]
-        found = [entry for job in jobs for entry in self._of_job(JobId(job.name), job)]
-        return self._own.entries(job_id) + found
+        found = self.of_jobs(job_id)
+        if found.error is not None:
+            raise found.error
+        return self._own.entries(job_id) + found.entries
+
+    def of_jobs(self, job_id: JobId | None = None) -> JobLogs:
+        """Return the logs of one job, or of all. One directory that cannot be read does not hide the others."""
+        found = JobLogs()
+        with found.taking_note():
+            for job in _listing(self._jobs):
+                if job_id in (None, job.name):
+                    self._add_job(JobId(job.name), job, found)
+        return found
 
     def find(self, log_id: str) -> LogEntry:
         """Return the log with this id. Look only where it can be: the logs of other jobs are not touched.
@@ -72,20 +100,24 @@ class TaskManagerLogs:
         job_id = JobId(log_id.partition("-")[0])
         return _find(self.entries(job_id) or self._own.entries(None), log_id)
 
-    def _of_job(self, job_id: JobId, directory: Path) -> Iterator[LogEntry]:
-        attempts = (path for path in _listing(directory) if _ATTEMPT.fullmatch(path.name))
-        for attempt in sorted(attempts, key=lambda path: int(path.name)):
-            for path in _listing(attempt):
-                writer = writer_of(path.name)
-                if writer is None:
-                    continue
-                ended = not self._is_live(job_id, int(attempt.name), writer.executor_id)
-                kind, log_id = LogKind(writer.kind), f"{job_id}-{attempt.name}-{path.name}"
-                entry = _entry(log_id, kind, path, complete=ended)
-                if entry is not None:
-                    yield msgspec.structs.replace(
-                        entry, job_id=job_id, attempt=int(attempt.name), executor_id=writer.executor_id
-                    )
+    def _add_job(self, job_id: JobId, directory: Path, found: JobLogs) -> None:
+        with found.taking_note():
+            attempts = [path for path in _listing(directory) if _ATTEMPT.fullmatch(path.name)]
+            for attempt in sorted(attempts, key=lambda path: int(path.name)):
+                with found.taking_note():
+                    for path in _listing(attempt):
+                        with found.taking_note():
+                            found.entries += self._job_entry(job_id, int(attempt.name), path)
+
+    def _job_entry(self, job_id: JobId, attempt: int, path: Path) -> Iterator[LogEntry]:
+        writer = writer_of(path.name)
+        if writer is None:
+            return
+        ended = not self._is_live(job_id, attempt, writer.executor_id)
+        kind, log_id = LogKind(writer.kind), f"{job_id}-{path.parent.name}-{path.name}"
+        entry = _entry(log_id, kind, path, complete=ended)
+        if entry is not None:
+            yield msgspec.structs.replace(entry, job_id=job_id, attempt=attempt, executor_id=writer.executor_id)
 
 
 def _listing(directory: Path) -> list[Path]:

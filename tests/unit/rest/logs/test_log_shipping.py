@@ -306,6 +306,27 @@ async def test_what_is_no_log_of_a_job_is_not_sent(site: Site) -> None:
     assert site.leader.requests == []
 
 
+async def test_a_directory_that_cannot_be_read_does_not_hold_up_the_logs_of_others(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.write(b"one\n", "driver.stdout")
+    bad = site.directory.attempt_logs(JOB, 2)
+    bad.mkdir(parents=True)
+    scan = os.scandir
+
+    def failing(path: Path) -> Any:
+        if path == bad:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    assert not await site.shipping.send_all()
+    assert [log.key.name for log in (await site.leader.store.logs(JOB)).logs] == ["driver.stdout"]
+
+    monkeypatch.undo()
+    assert await site.shipping.send_all()
+
+
 async def test_a_link_in_place_of_a_log_is_not_followed(site: Site, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret\n")
