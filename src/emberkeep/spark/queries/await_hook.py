@@ -41,6 +41,7 @@ class AwaitGate:
         self._turns = 0
         self._awaited = False
         self._starting = 0  # starts that have passed the gate and have not returned yet
+        self._start_waits = 0  # starts that wait for the gate
 
     @property
     def is_held(self) -> bool:
@@ -74,6 +75,12 @@ class AwaitGate:
         """True if the script awaited a query or asked which are active, and so counts as having started all queries."""
         with self._changed:
             return self._awaited
+
+    @property
+    def start_waits(self) -> bool:
+        """True if the script starts a query, which waits until the gate is released."""
+        with self._changed:
+            return self._start_waits > 0
 
     def hold(self, seconds: float | None = None) -> bool:
         """Hold the gate. Return True once no query is being started; False if one still is after ``seconds``."""
@@ -113,7 +120,11 @@ class AwaitGate:
         Raises SystemExit if the job has ended.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._state is not _State.HELD)
+            self._start_waits += 1
+            try:
+                self._changed.wait_for(lambda: self._state is not _State.HELD)
+            finally:
+                self._start_waits -= 1
             if self._state is _State.ENDED:
                 self._notices.say("the job was stopped: the script starts no further query and ends here")
                 raise SystemExit(0)

@@ -105,6 +105,17 @@ def too_late(what: str) -> ProcedureRefused:
     )
 
 
+def start_inside(error: ProcedureRefused) -> ProcedureRefused:
+    """Return the error with its likely reason: a batch starts a query, and the start waits for the end of the stop."""
+    if isinstance(error, NeverPossible):
+        return error
+    return ProcedureRefused(
+        f"{error.message}; meanwhile the script starts another query, which waits for the end of this request",
+        hint="a batch that starts a query, as a foreachBatch function may do, cannot end while a stop waits for it: "
+        "try again, or start the query outside of the function",
+    )
+
+
 def _wait_for_ends(waiting: Sequence[_Wait]) -> None:
     """Return as soon as all queries have ended, or after a pause."""
     until = time.monotonic() + _PAUSE

@@ -27,6 +27,7 @@ from emberkeep.spark.stopping.batch_boundary import (
     check_has_boundaries,
     end_between_batches,
     runs,
+    start_inside,
     too_late,
 )
 from emberkeep.spark.stopping.drain import DRAIN_BATCHES, QueryDrains, log_state
@@ -168,7 +169,10 @@ class QueryProcedures:
         for query in queries:
             query.away = True
         limit = NO_LIMIT if self._drain_begun else limit
-        end_between_batches(queries, self.plans, note, limit)
+        try:
+            end_between_batches(queries, self.plans, note, limit)
+        except ProcedureRefused as error:
+            raise (start_inside(error) if self.gate.start_waits else error) from error.__cause__
         for query in queries:
             self._run_interrupted(query, note, limit)
 

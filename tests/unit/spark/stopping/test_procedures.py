@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.await_hook import AwaitGate
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 from emberkeep.spark.stopping import procedures, restarts
+from emberkeep.spark.stopping.batch_boundary import too_late
 from emberkeep.spark.stopping.plan_gate import PlanGate
 from emberkeep.spark.stopping.procedures import QueryProcedures
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
@@ -297,3 +299,35 @@ def test_a_query_that_ends_while_others_are_started_again_is_not_hidden(monkeypa
     steps.restarts.start_queries()
     assert started == [first, second]
     assert streams.resets == 0
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_stop_whose_batch_starts_a_query_says_why_the_batch_does_not_end(
+    starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start waits for the stop, and the stop waits for the batch."""
+    steps, went_on = of(Place(), query()), threading.Event()
+
+    def start_another() -> None:
+        with steps.gate.starting():
+            went_on.set()
+
+    def waits_for_the_batch(*_: object) -> None:
+        if starts:
+            threading.Thread(target=start_another, daemon=True).start()
+            until = time.monotonic() + 60
+            while not steps.gate.start_waits:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        raise too_late("batch 4 of orders did not end in time")
+
+    monkeypatch.setattr(procedures, "end_between_batches", waits_for_the_batch)
+    with pytest.raises(ProcedureRefused, match="batch 4 of orders did not end in time") as refused:
+        steps.finish_batches(lambda _: None)
+
+    assert ("starts another query" in refused.value.message) == starts
+    assert ("foreachBatch" in str(refused.value.hint)) == starts
+    assert not went_on.is_set()
+    steps.gate.open()
+    assert went_on.wait(60 if starts else 0) == starts
+    assert not steps.gate.start_waits
