@@ -62,7 +62,7 @@ def wait_for_batches(cluster: Cluster, job_id: str, stream: Stream, more: int = 
 
 def test_a_node_reports_what_its_machine_has_and_uses(cluster: Cluster) -> None:
     def measured() -> TaskManagerExtension | None:
-        seen = {each.id: each.emberkeep for each in cluster.ask(lambda client: client.task_managers())}[NODES[0]]
+        seen = {str(each.id): each.emberkeep for each in cluster.ask(lambda client: client.task_managers())}[NODES[0]]
         return seen if 0 < seen.cpu_percent <= 100 else None
 
     node = until(measured, "a heartbeat after the processors have worked")
