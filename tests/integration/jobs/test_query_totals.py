@@ -1,13 +1,16 @@
-"""What the metrics count of a real stream: each late row of each micro-batch, however seldom somebody looks."""
+"""What is kept and counted of a real stream: each report as Spark made it, and each late row of each micro-batch."""
 
 from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from emberkeep.base.ids import JobId
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -45,6 +48,7 @@ sums = {{
     "late_rows": sum(each["stateOperators"][0]["numRowsDroppedByWatermark"] for each in ran),
     "add_batch": sum(each["durationMs"]["addBatch"] for each in ran) / 1000,
 }}
+(place / "reports").write_text(json.dumps(ran))
 (place / "sums.new").write_text(json.dumps(sums))
 (place / "sums.new").rename(place / "sums")
 while not (place / "finish").exists():
@@ -62,6 +66,47 @@ def total(metrics: str, name: str, **labels: str) -> float | None:
         if found and wanted.items() <= dict(re.findall(r'(\w+)="([^"]*)"', found[1])).items():
             return float(found[2])
     return None
+
+
+def as_spark_says(report: dict[str, Any]) -> dict[str, Any]:
+    """A report of Spark in the words of the REST API, without its sources."""
+    (state,) = report["stateOperators"]
+    watermark = milliseconds(report["eventTime"]["watermark"])
+    triggered = milliseconds(report["timestamp"])
+    return {
+        "batch-id": report["batchId"],
+        "run-id": report["runId"],
+        "triggered": triggered,
+        "duration": report["batchDuration"],
+        "phases": report["durationMs"],
+        "rows": report["numInputRows"],
+        "input-rows-per-second": report.get("inputRowsPerSecond", 0.0),
+        "processed-rows-per-second": report.get("processedRowsPerSecond", 0.0),
+        "state-rows": state["numRowsTotal"],
+        "state-bytes": state["memoryUsedBytes"],
+        "state-commit-duration": state["commitTimeMs"],
+        "late-rows": state["numRowsDroppedByWatermark"],
+        "watermark": watermark or None,
+        "watermark-gap": triggered - watermark if watermark else None,
+    }
+
+
+def milliseconds(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def check_history(cluster: Cluster, job_id: JobId, reports: list[dict[str, Any]]) -> None:
+    """The history has every batch, with the numbers that Spark has reported."""
+    expected = [as_spark_says(report) for report in reports]
+    assert expected[-1]["watermark"], "there is one"
+    assert expected[-1]["state-bytes"] > 0
+
+    def kept() -> list[dict[str, Any]]:
+        records = json.loads(cluster.shown(f"/v1/jobs/{job_id}/progress?limit=1000"))["records"]
+        known = [record for record in records if "addBatch" in record["phases"]]
+        return [{name: record[name] for name in expected[0]} for record in known[: len(expected)]]
+
+    until(lambda: kept() == expected, lambda: f"{kept()}, not {expected}")
 
 
 def test_each_late_row_counts(shell: Shell, tmp_path: Path) -> None:
@@ -85,6 +130,7 @@ def test_each_late_row_counts(shell: Shell, tmp_path: Path) -> None:
             }
 
         until(lambda: counted() == pytest.approx(sums), lambda: f"{counted()}, not {sums}: {cluster.story(job_id)}")
+        check_history(cluster, job_id, json.loads((place / "reports").read_text()))
         (place / "finish").touch()
         cluster.wait_for_end(job_id)
     finally:

@@ -3,6 +3,7 @@ again."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -248,6 +249,12 @@ def test_a_backlog_a_large_state_and_restarts_are_seen_in_what_spark_reports(
     assert alarms(cluster, job_id) == []
     say(tmp_path, "arrived", 2000)
     shows((AlarmKind.BACKLOG, "numbers"), (AlarmKind.STATE, "numbers"))
+    newest = json.loads(cluster.shown(f"/v1/jobs/{job_id}/progress?limit=1"))["records"][-1]
+    (source,) = newest["sources"]
+    read = json.loads(source["end-offset"])["read"]
+    assert json.loads(source["latest-offset"]) == {"read": 2000}
+    assert newest["backlog-rows"] == source["backlog-rows"] == 2000 - read > 0
+    assert source["backlog-seconds"] == pytest.approx((2000 - read) / source["processed-rows-per-second"])
     say(tmp_path, "pace", 2000)
     shows((AlarmKind.STATE, "numbers"))
     for attempt in (1, 2):
