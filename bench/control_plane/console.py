@@ -2,16 +2,19 @@
 
 The application is the JobManager's own, over made-up jobs and with a clock that runs. Pages are loaded from a real
 JobManager, too, with 1,000 jobs, 100 of which have stub drivers. A page is interactive when its document is complete
-(``domInteractive``). An idle page is open and in front, and nobody touches it. The pages of jobs have 300 events, most
-of them marks, and those of streams 1,000 batches; one stream has a batch every 10 s. The cost of an idle page is the
-processor time of the server, and that of all processes of the browser, beyond that of an empty page (``about:blank``).
-Of a real JobManager, it is what the server needs beyond the time with an empty page.
+and its scripts have run (the end of ``DOMContentLoaded``). An idle page is open and in front, and nobody touches it.
+The pages of jobs have 300 events, most of them marks, and those of streams 1,000 batches; one stream has a batch every
+10 s. The cost of an idle page is the processor time of the server, and that of all processes of the browser, beyond
+that of an empty page (``about:blank``). Of a real JobManager, which has work without any page, the cost of the server
+is also what it needs beyond the time with an empty page.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -34,7 +37,7 @@ _PAGES = {
         for path in ("/jobs", "/nodes", "/taskmanagers", "/savepoints", "/events", "/blobs", "/leadership")
     },
 }
-_REAL_PAGES = ("/", "/jobs", "/nodes", "/taskmanagers", "/events", "/leadership")
+_REAL_PAGES = ("/", "/jobs", "/nodes", "/taskmanagers", "/savepoints", "/events", "/blobs", "/leadership", "/audit")
 _IDLE_PAGES = {
     "overview": "/",
     "batch job": f"/jobs/{BATCH}",
@@ -43,7 +46,7 @@ _IDLE_PAGES = {
 }
 _INTERACTIVE_GOAL = Goal(at_most=1.0)
 _IDLE_GOAL = Goal(at_most=0.01)
-_INTERACTIVE = "performance.getEntriesByType('navigation')[0].domInteractive / 1000"
+_INTERACTIVE = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd / 1000"
 _SETTLED_MS = 8000  # the page has its first news, and the browser has compiled its scripts
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -65,11 +68,11 @@ def measure(plan: Plan) -> list[Figure]:
                 samples.append(float(window.page.evaluate(_INTERACTIVE)))
             window.page.goto("about:blank")
             window.page.wait_for_timeout(_SETTLED_MS)
-            _, nothing = _cost(window, seconds)
+            _, nothing = _cost(window, seconds, time.process_time)
             for name, path in _IDLE_PAGES.items():
                 window.open(path)
                 window.page.wait_for_timeout(_SETTLED_MS)
-                server, browsing = _cost(window, seconds)
+                server, browsing = _cost(window, seconds, time.process_time)
                 served[name].append(server)
                 shown[name].append(max(0.0, browsing - nothing))
     return [
@@ -85,7 +88,8 @@ def _of_a_real_job_manager(plan: Plan) -> list[Figure]:
     with temporary_directory() as directory, real_site(directory, running, plan.size(_JOBS, 50) - running) as site:
         pages = {**{path[1:] or "overview": path for path in _REAL_PAGES}, "running job": f"/jobs/{site.job}"}
         loads: dict[str, list[float]] = {name: [] for name in pages}
-        idle: dict[str, list[float]] = {name: [] for name in ("overview", "jobs")}
+        served: dict[str, list[float]] = {name: [] for name in ("overview", "jobs", "running job")}
+        shown: dict[str, list[float]] = {name: [] for name in served}
         with chromium() as browser, window_with_token(browser, site.base, site.token) as window:
             window.open("/")  # the browser gets scripts and styles
             for _ in plan.turns("pages of a real JobManager"):
@@ -94,39 +98,37 @@ def _of_a_real_job_manager(plan: Plan) -> list[Figure]:
                     samples.append(float(window.page.evaluate(_INTERACTIVE)))
                 window.page.goto("about:blank")
                 window.page.wait_for_timeout(_SETTLED_MS)
-                without = _cost_of(site.process, window, seconds)  # of the jobs themselves
-                for name, samples in idle.items():
+                without, nothing = _cost(window, seconds, partial(_processor_seconds, site.process))
+                for name, samples in served.items():
                     window.open(pages[name])
                     window.page.wait_for_timeout(_SETTLED_MS)
-                    samples.append(max(0.0, _cost_of(site.process, window, seconds) - without))
+                    server, browsing = _cost(window, seconds, partial(_processor_seconds, site.process))
+                    samples.append(max(0.0, server - without))
+                    shown[name].append(max(0.0, browsing - nothing))
+    what = "of a real JobManager"
     return [
-        *(
-            Figure(f"{name} of a real JobManager: interactive", "s", tuple(all_), _INTERACTIVE_GOAL)
-            for name, all_ in loads.items()
-        ),
-        *(
-            Figure(f"{name} of a real JobManager, idle: server", "cores", tuple(all_), _IDLE_GOAL)
-            for name, all_ in idle.items()
-        ),
+        *(Figure(f"{name} {what}: interactive", "s", tuple(all_), _INTERACTIVE_GOAL) for name, all_ in loads.items()),
+        *(Figure(f"{name} {what}, idle: server", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in served.items()),
+        *(Figure(f"{name} {what}, idle: browser", "cores", tuple(all_), _IDLE_GOAL) for name, all_ in shown.items()),
     ]
 
 
-def _cost_of(process: psutil.Process, window: Window, seconds: float) -> float:
-    """Return the cores that a process needs while the page stays open."""
-    began, before = time.monotonic(), process.cpu_times()
-    window.page.wait_for_timeout(seconds * 1000)
-    after = process.cpu_times()
-    return (after.user + after.system - before.user - before.system) / (time.monotonic() - began)
+def _processor_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
 
 
-def _cost(window: Window, seconds: float) -> tuple[float, float]:
-    """Return the cores that this process, with the server in it, and the browser need while the page stays open."""
-    began, server, browser = time.monotonic(), time.process_time(), _browser_seconds()
+def _cost(window: Window, seconds: float, serving: Callable[[], float]) -> tuple[float, float]:
+    """Return the cores that the server and the browser need while the page stays open.
+
+    ``serving``: returns the processor time of the server until now, in seconds.
+    """
+    began, server, browser = time.monotonic(), serving(), _browser_seconds()
     window.page.wait_for_timeout(seconds * 1000)
     elapsed, after = time.monotonic() - began, _browser_seconds()
     # A renderer that the browser has started in advance, for the next page, is not this page's.
     spent = sum(after[pid] - before for pid, before in browser.items() if pid in after)
-    return (time.process_time() - server) / elapsed, spent / elapsed
+    return (serving() - server) / elapsed, spent / elapsed
 
 
 def _browser_seconds() -> dict[int, float]:
