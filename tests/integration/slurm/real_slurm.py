@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import shutil
 import signal
 import socket
@@ -196,6 +197,28 @@ class RealSlurm:
     def state_of(self, job: int) -> str:
         """The state of a job that may have ended; "" if Slurm has forgotten it."""
         return self.run("squeue", "-h", "-o", "%T", "--states=all", "-j", str(job)).strip()
+
+    def submitted(self) -> int:
+        """How many jobs have ever been submitted: their ids are consecutive."""
+        (number,) = re.findall(r"NEXT_JOB_ID\s*=\s*(\d+)", self.run("scontrol", "show", "config"))
+        return int(number) - 1
+
+    def wait_for_questions(self, count: int) -> None:
+        """Wait until somebody else has asked for the jobs so many times."""
+
+        def asked() -> int:
+            return sum(map(int, re.findall(r"REQUEST_JOB_INFO\s.*count:(\d+)", self.run("sdiag"))))
+
+        before = asked()
+        self.wait_until(lambda: asked() >= before + count)
+
+    def close_partition(self) -> None:
+        """Let jobs that do not run yet wait."""
+        self.run("scontrol", "update", "partitionname=main", "state=down")
+
+    def open_partition(self) -> None:
+        """Undo ``close_partition``."""
+        self.run("scontrol", "update", "partitionname=main", "state=up")
 
     def take_node(self, node: str) -> None:
         """Submit a job that needs the whole node and preempts those of task managers."""

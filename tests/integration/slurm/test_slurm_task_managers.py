@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
-from tests.integration.clusters import QUICK, Cluster
-from tests.integration.commands import Shell
+from tests.integration.clusters import Cluster
 from tests.integration.conditions import until
-from tests.integration.slurm.real_slurm import ADDRESS, RealSlurm, own_network, why_impossible
+from tests.integration.slurm.real_slurm import RealSlurm, why_impossible
 from tests.integration.streams import SCRIPT as COUNTED
 from tests.integration.streams import Stream
 
@@ -25,12 +23,6 @@ pytestmark = [
     pytest.mark.req("BLK-9"),
 ]
 
-ON_DEMAND = (
-    *("-D", "resourcemanager.type=slurm", "-D", f"rest.address={ADDRESS}", "-D", f"rest.bind-address={ADDRESS}"),
-    *("-D", "resourcemanager.slurm.query-interval=1s", "-D", "resourcemanager.taskmanager-timeout=3s"),
-    *("-D", "taskmanager.driver-places=1", "-D", "taskmanager.cpu.cores=1"),
-    *("-D", "rest.port=18081"),  # task managers find the next JobManager there
-)
 SHORT_LIVED = ("-D", "resourcemanager.slurm.time-limit=4", "-D", "resourcemanager.slurm.drain-time=2m")
 SCRIPT = """
 import sys, time
@@ -49,49 +41,6 @@ context = SparkContext.getOrCreate()
 found = context.parallelize(range(2), 2).map(lambda _: TaskContext.get().resources()["gpu"].addresses).collect()
 print("addresses", found, flush=True)
 """
-
-
-@pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[RealSlurm]:
-    with own_network():
-        slurm = RealSlurm(tmp_path / "slurm")
-        try:
-            slurm.start()
-            yield slurm
-        finally:
-            slurm.close()
-
-
-@pytest.fixture
-def shell(tmp_path: Path, slurm: RealSlurm) -> Shell:
-    # Slurm's daemons are not what a cluster must not leave behind, so their files are elsewhere.
-    shell = Shell(tmp_path / "user", tmp_path / "no-class-archives")
-    shell.environment["SLURM_CONF"] = str(slurm.configuration)
-    return shell
-
-
-@pytest.fixture
-def cluster(shell: Shell, slurm: RealSlurm, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """With the settings that a test gives as the parameter of this fixture."""
-    cluster = Cluster(shell)
-    more = getattr(request, "param", ())
-    try:
-        token = shell.state / "token"
-        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *ON_DEMAND, *more, "-D", f"security.token-file={token}")
-        yield cluster
-    finally:
-        try:
-            until(lambda: not cancelled(slurm), slurm.story, seconds=60)
-        finally:
-            cluster.close()
-
-
-def cancelled(slurm: RealSlurm) -> list[int]:
-    """Cancel all Slurm jobs, and return them. A JobManager whose job still runs requests others in their place."""
-    numbers = [number for number, _, _ in slurm.jobs().values()]
-    for number in numbers:
-        slurm.run("scancel", str(number))
-    return numbers
 
 
 def blocked(cluster: Cluster) -> dict[str, str]:
