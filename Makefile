@@ -73,6 +73,10 @@ slurm: ## Check for Slurm, whose jobs run task managers in the long tests; insta
 rsyslog: $(STAMP) ## Check for rsyslog, which the test of log shipping needs; unpack it where that is possible
 	@tools/ensure-rsyslog.sh $(BIN)/../rsyslog
 
+.PHONY: guest
+guest: $(STAMP) ## Provide a virtual machine for the test of control groups of version 2: installs qemu, unpacks Debian's kernel (100 MB)
+	@tools/ensure-guest.sh $(BIN)/../guest
+
 .PHONY: host-tools
 host-tools: ## Check for what the tests with several hosts need; install it where that is possible without asking
 	@tools/ensure-host-tools.sh

@@ -155,3 +155,25 @@ def test_without_its_packages_it_is_said_where_rsyslog_comes_from(unpacking_all:
     assert done.returncode == 1
     assert "apt-get install rsyslog" in done.stderr
     assert not (unpacking_all / "rsyslog").exists()
+
+
+def ensure_guest(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [TOOLS / "ensure-guest.sh", path / "guest"]
+    return subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": str(path)}, timeout=30)
+
+
+def test_nothing_is_said_where_the_parts_of_a_virtual_machine_are(path: Path) -> None:
+    program(path / "qemu-system-x86_64", "exit 0")
+    (path / "guest" / "boot").mkdir(parents=True)
+    done = ensure_guest(path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("has_qemu", [True, False])
+def test_without_packages_it_is_said_what_a_virtual_machine_needs(path: Path, *, has_qemu: bool) -> None:
+    if has_qemu:
+        program(path / "qemu-system-x86_64", "exit 0")
+    done = ensure_guest(path)
+    assert done.returncode == 1
+    assert "apt-get install qemu-system-x86" in done.stderr
+    assert not (path / "guest").exists()
