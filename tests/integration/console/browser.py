@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response, expect, sync_playwright
 
 from tests.integration.clusters import Cluster
 from tests.integration.conditions import DEADLINE
@@ -19,6 +19,7 @@ _OPTIONS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
+expect.set_options(timeout=DEADLINE * 1000)  # a page asks for news every few seconds, and the machine may be busy
 DESKTOP, PHONE = (1200, 900), (390, 800)
 _SERIOUS = ("serious", "critical")
 
