@@ -62,7 +62,7 @@ def wait_for_batches(cluster: Cluster, job_id: str, stream: Stream, more: int = 
 
 def test_a_node_reports_what_its_machine_has_and_uses(cluster: Cluster) -> None:
     def node() -> TaskManagerExtension:
-        return {each.id: each.emberkeep for each in cluster.ask(lambda client: client.task_managers())}[NODES[0]]
+        return {str(each.id): each.emberkeep for each in cluster.ask(lambda client: client.task_managers())}[NODES[0]]
 
     def measures_now() -> bool:
         """Others use the machine as well, so two measurements differ a little."""
