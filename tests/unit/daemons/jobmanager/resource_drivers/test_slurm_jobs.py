@@ -39,6 +39,8 @@ async def test_a_job_asks_for_what_is_configured_and_avoids_blocked_nodes(tmp_pa
         slurm,
         partition="long",
         account="physics",
+        qos="high",
+        constraint="ib&avx512",
         time_limit="24:00:00",
         arguments="--nice=5 '--comment=a b'",
     )
@@ -53,6 +55,8 @@ async def test_a_job_asks_for_what_is_configured_and_avoids_blocked_nodes(tmp_pa
         "--signal=B:USR1@300",
         "--partition=long",
         "--account=physics",
+        "--qos=high",
+        "--constraint=ib&avx512",
         "--time=24:00:00",
         "--exclude=n2",
     ):
