@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from emberkeep.adapters.cgroups.mounts import OwnGroups, groups_of
@@ -83,6 +84,32 @@ async def test_a_process_is_in_its_group_from_its_first_instruction(bench: Bench
     own = groups_of(pid)
     assert all(path.name.startswith("p@") for path in paths(own)), own
     assert groups_of(child) == own, "also what is in another session"
+    *_, processors = paths(own)
+    weights = {"cpu.weight": "200", "cpu.shares": "2048"}  # of two cores, in version 2 and 1
+    assert [
+        (processors / name).read_text().strip() == weight
+        for name, weight in weights.items()
+        if (processors / name).exists()
+    ] == [True]
+
+
+async def test_processes_that_compete_get_processor_time_by_their_cores(bench: Bench) -> None:
+    processor = min(os.sched_getaffinity(0))
+    processes = {}
+    for cores in (1, 3):
+        program = f"os.sched_setaffinity(0, [{processor}])\ntell('busy-{cores}')\nwhile True: pass\n"
+        request = bench.request(program, str(cores), share=Share(cores=cores, memory_mb=64))
+        processes[cores] = psutil.Process(await bench.supervisor.start(request, bench.exits.append))
+    for cores in processes:
+        await bench.told(f"busy-{cores}")
+
+    def spent() -> dict[int, float]:
+        return {cores: process.cpu_times().user for cores, process in processes.items()}
+
+    before = spent()
+    await until(lambda: sum(spent().values()) > sum(before.values()) + 2)
+    one, three = (now - before[cores] for cores, now in spent().items())
+    assert 2 < three / one < 4, (one, three)
 
 
 async def test_surroundings_are_those_of_a_process_without_a_group(bench: Bench, tmp_path: Path) -> None:
