@@ -1,4 +1,4 @@
-"""Dynamic allocation with real Spark while a leader and an agent are lost."""
+"""Dynamic allocation with real Spark while a leader, an agent and a driver are lost."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ RESULT = {
     "second": ROWS,
     "joined": 10,
 }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    with roomy_cluster(tmp_path, class_archive, SLOTS) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -78,11 +84,11 @@ class Bursts:
         self.cluster.wait_for(self.job_id, lambda job: len(job.emberkeep.executors) == LEAST, "it has the fewest")
         until(lambda: free(self.cluster) == slots - LEAST, "the other slots are free")
 
-    def wait_for_end(self) -> JobDetailsInfo:
-        """The job has ended with the right result, in its first attempt."""
+    def wait_for_end(self, attempts: int = 1) -> JobDetailsInfo:
+        """The job has ended with the right result, in its last attempt, which is of this number."""
         job = self.cluster.wait_for_end(self.job_id)
         assert output(self.cluster, self.job_id) == RESULT
-        assert len(job.emberkeep.attempts) == 1
+        assert len(job.emberkeep.attempts) == attempts
         return job
 
     def check_nothing_was_computed_again(self) -> None:
@@ -122,3 +128,22 @@ def test_a_killed_leader_and_a_killed_agent_change_nothing_for_bursts(led_by_two
     bursts.go(2)
     bursts.wait_for_end()
     bursts.check_nothing_was_computed_again()
+
+
+def test_a_job_whose_driver_is_killed_gets_the_most_executors_again(cluster: Cluster) -> None:
+    bursts = Bursts(cluster)
+    killed = bursts.wait_for_most("the burst has the most executors")
+    bursts.wait_for_tasks(1, MOST)
+    assert killed.emberkeep.driver is not None
+    os.kill(killed.emberkeep.driver.pid, signal.SIGKILL)
+
+    cluster.wait_for_driver(bursts.job_id, attempt=2)
+    again = bursts.wait_for_most("the second attempt has the most executors")
+    assert again.emberkeep.attempt == 2
+    assert not pids(again) & pids(killed)
+    bursts.finish(1)
+    bursts.wait_for_fewest(SLOTS)
+    for name in ("burst-2", "go-1", "go-2"):  # the rest needs no executors of its own
+        (bursts.place / name).touch()
+    bursts.wait_for_end(attempts=2)
+    until(lambda: free(cluster) == SLOTS, "all slots are free")
