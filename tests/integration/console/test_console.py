@@ -118,6 +118,13 @@ def test_the_spark_ui_is_one_click_away_and_its_tabs_work(browser: Browser, clus
             ui.get_by_role("link", name=tab, exact=True).first.click()
             ui.get_by_role("heading", name=heading).first.wait_for()
         ui.locator("#active-executors-table tbody tr").nth(len(executors)).wait_for()  # and the driver
+        ui.get_by_role("link", name="SQL / DataFrame", exact=True).first.click()
+        ui.locator("a[href*='execution/?id=']").first.click()
+        ui.locator("#plan-viz-graph svg g.node").first.wait_for()  # drawn from the plan
+        ui.get_by_role("link", name="Stages", exact=True).first.click()
+        ui.locator("a[href*='stage/?id=']").first.click()
+        ui.get_by_text("DAG Visualization").click()
+        ui.locator("#dag-viz-graph svg g.node").first.wait_for()
         assert not wrong, "\n".join(wrong)
 
 
