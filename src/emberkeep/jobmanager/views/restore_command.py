@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from emberkeep.base.redaction import HIDDEN, redacted, redacted_arguments
+from emberkeep.base.redaction import HIDDEN, is_secret, redacted, redacted_arguments
 from emberkeep.jobs.model import FILE_OPTIONS, Artefact, ArtefactRole, EntryPoint, EntryPointKind, JobGraph
 
 # What clients write into a job's configuration for themselves. The name follows the savepoint's job.
@@ -27,10 +27,9 @@ def restore_command(path: str, graph: JobGraph | None) -> str:
     words = ["emberkeep", "savepoint", "restore", shlex.quote(path)]
     if graph is None:
         return " ".join([*words, "app.py"])
-    files = dict(_files(graph.artefacts, graph.spark_conf))
     keys_of_files = {key for _, key in FILE_OPTIONS.values()}
     conf = {key: value for key, value in graph.spark_conf.items() if key not in keys_of_files}
-    words += (_option(option, text) for option, text in files.items())
+    words += _files(graph.artefacts, graph.spark_conf)
     words += _settings("--conf", {key: value for key, value in conf.items() if not _NOT_REPEATED.match(key)})
     words += _settings("-D", graph.options)
     words += (f"--secret {shlex.quote(name)}" for name in graph.secrets)
@@ -38,7 +37,7 @@ def restore_command(path: str, graph: JobGraph | None) -> str:
     return " ".join([*words, _code(graph.entry_point), *_arguments(graph.arguments)])
 
 
-def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str]) -> Iterator[str]:
     """Yield an option with the names of its files: those that were uploaded, and those that Spark fetches itself."""
     of_role: dict[ArtefactRole, list[str]] = {}
     for each in artefacts:
@@ -46,7 +45,9 @@ def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str]) -> Iterator[t
     for role, (option, key) in FILE_OPTIONS.items():
         names = [*of_role.get(role, ()), *filter(None, conf.get(key, "").split(","))]
         if names:
-            yield option, ",".join(names)
+            # Each by itself, so that an address with a password hides none of the others.
+            words = (_hidden("", option) if is_secret(key, name) else shlex.quote(name) for name in names)
+            yield f"{option} {','.join(words)}"
 
 
 def _settings(option: str, settings: Mapping[str, str]) -> Iterator[str]:

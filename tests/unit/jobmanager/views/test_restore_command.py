@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from emberkeep.jobmanager.views.restore_command import restore_command
-from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPoint, EntryPointKind, JobGraph
+from emberkeep.jobs.model import FILE_OPTIONS, Artefact, ArtefactRole, EntryPoint, EntryPointKind, JobGraph
 from tests.unit.rest.fake_gateway import job_graph, job_id
 
 PLACE = "/data/savepoints/savepoint-1"
@@ -96,6 +96,32 @@ def test_secret_values_are_variables_without_which_nothing_starts() -> None:
         assert refused.returncode != 0
         assert name in refused.stderr
         assert not refused.stdout
+
+
+ADDRESSES = ["https://me:hunter2@repo/x.jar", "https://bucket/x?X-Amz-Algorithm=A&X-Amz-Signature=hunter2"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest.mark.parametrize(("option", "key"), FILE_OPTIONS.values())
+def test_an_address_with_a_password_among_files_is_a_variable(option: str, key: str, address: str) -> None:
+    command = restore_command(PLACE, graph(spark_conf={key: f"s3://code/it's,{address},https://repo/b"}))
+    assert "hunter2" not in command
+    variable = f"SECRET_{option.removeprefix('--').replace('-', '_').upper()}"
+    told = shell(command, **{variable: address})
+    assert told.stdout.splitlines()[3:] == [option, f"s3://code/it's,{address},https://repo/b", "flights.py"]
+    refused = shell(command)
+    assert refused.returncode != 0
+    assert variable in refused.stderr
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_with_a_password_elsewhere_is_a_variable(address: str) -> None:
+    submitted = graph(
+        spark_conf={"spark.jars.repositories": address},
+        options={"my.place": address},
+        arguments=(address, "--from", address, f"--to={address}", f"to={address}"),
+    )
+    assert "hunter2" not in restore_command(PLACE, submitted)
 
 
 @pytest.mark.parametrize("evil", ["$(reboot)'", "`reboot`", '"; reboot; "', "a\nb"])
