@@ -1,11 +1,12 @@
 """The command that starts a job from a savepoint, as it was submitted: for a shell. Pure.
 
-A value that must not be shown becomes a variable of the shell, which refuses the command until somebody has set it. So
-nothing is started with a wrong password.
+A value that must not be shown becomes a variable of the shell, which refuses the command until somebody has set it.
+Each value has one of its own. So nothing is started with a wrong password.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,16 +29,39 @@ def restore_command(path: str, graph: JobGraph | None) -> str:
     if graph is None:
         return " ".join([*words, "app.py"])
     keys_of_files = {key for _, key in FILE_OPTIONS.values()}
-    conf = {key: value for key, value in graph.spark_conf.items() if key not in keys_of_files}
-    words += _files(graph.artefacts, graph.spark_conf)
-    words += _settings("--conf", {key: value for key, value in conf.items() if not _NOT_REPEATED.match(key)})
-    words += _settings("-D", graph.options)
+    conf = {
+        key: value
+        for key, value in graph.spark_conf.items()
+        if key not in keys_of_files and not _NOT_REPEATED.match(key)
+    }
+    variables = _Variables(graph.secrets)
+    words += _files(graph.artefacts, graph.spark_conf, variables)
+    words += _settings("--conf", conf, variables)
+    words += _settings("-D", graph.options, variables)
     words += (f"--secret {shlex.quote(name)}" for name in graph.secrets)
     words += [_option("--namespace", graph.namespace)] if graph.namespace else []
-    return " ".join([*words, _code(graph.entry_point), *_arguments(graph.arguments)])
+    return " ".join([*words, _code(graph.entry_point), *_arguments(graph.arguments, variables)])
 
 
-def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str]) -> Iterator[str]:
+class _Variables:
+    """Names of variables of the shell, each for one value. ``taken``: names that are for other values already."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def word(self, before: str, name: str) -> str:
+        """Return a word of the shell that ends with a new variable, which has to be set.
+
+        ``name``: what the value is for.
+        """
+        plain = "_".join(["SECRET", *re.findall(r"[A-Z0-9]+", name.upper())])  # so it is none that is set anyway
+        names = itertools.chain([plain], (f"{plain}_{number}" for number in itertools.count(2)))
+        variable = next(each for each in names if each not in self._taken)
+        self._taken.add(variable)
+        return f'{shlex.quote(before) if before else ""}"${{{variable}:?}}"'
+
+
+def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str], variables: _Variables) -> Iterator[str]:
     """Yield an option with the names of its files: those that were uploaded, and those that Spark fetches itself."""
     of_role: dict[ArtefactRole, list[str]] = {}
     for each in artefacts:
@@ -46,13 +70,14 @@ def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str]) -> Iterator[s
         names = [*of_role.get(role, ()), *filter(None, conf.get(key, "").split(","))]
         if names:
             # Each by itself, so that an address with a password hides none of the others.
-            words = (_hidden("", option) if is_secret(key, name) else shlex.quote(name) for name in names)
+            words = (variables.word("", option) if is_secret(key, name) else shlex.quote(name) for name in names)
             yield f"{option} {','.join(words)}"
 
 
-def _settings(option: str, settings: Mapping[str, str]) -> Iterator[str]:
+def _settings(option: str, settings: Mapping[str, str], variables: _Variables) -> Iterator[str]:
     for key, value in sorted(redacted(settings).items()):
-        yield f"{option} {_hidden(f'{key}=', key)}" if value == HIDDEN else _option(option, f"{key}={value}")
+        hidden = value == HIDDEN
+        yield f"{option} {variables.word(f'{key}=', key)}" if hidden else _option(option, f"{key}={value}")
 
 
 def _option(option: str, value: str) -> str:
@@ -64,20 +89,14 @@ def _code(entry: EntryPoint) -> str:
     return f"-m {code}" if entry.kind is EntryPointKind.MODULE else code
 
 
-def _arguments(arguments: Iterable[str]) -> Iterator[str]:
+def _arguments(arguments: Iterable[str], variables: _Variables) -> Iterator[str]:
     option = ""
     for argument in redacted_arguments(tuple(arguments)):
         name, equals, value = argument.partition("=")
         if argument == HIDDEN:
-            yield _hidden("", option)
+            yield variables.word("", option)
         elif equals and value == HIDDEN:
-            yield _hidden(f"{name}=", name)
+            yield variables.word(f"{name}=", name)
         else:
             yield shlex.quote(argument)
         option = argument if argument.startswith("-") else ""
-
-
-def _hidden(before: str, name: str) -> str:
-    """Return a word of the shell that ends with a variable, which has to be set. ``name``: what the value is for."""
-    variable = "_".join(["SECRET", *re.findall(r"[A-Z0-9]+", name.upper())])  # so it is none that is set anyway
-    return f'{shlex.quote(before) if before else ""}"${{{variable}:?}}"'

@@ -98,6 +98,29 @@ def test_secret_values_are_variables_without_which_nothing_starts() -> None:
         assert not refused.stdout
 
 
+def test_each_secret_value_has_a_variable_of_its_own() -> None:
+    submitted = graph(
+        spark_conf={"spark.jars": "https://me:hunter2@repo/a,https://me:hunter3@repo/b"},
+        secrets={"SECRET": "encrypted"},  # its variable is the job's
+        arguments=(
+            *("--src.token", "hunter2", "--src-token", "hunter2", "src_token_2=hunter2", "src_token=hunter2"),
+            *("redis://:hunter2@cache", "redis://:hunter3@cache"),
+        ),
+    )
+    variables = [
+        *("SECRET_JARS", "SECRET_JARS_2"),
+        *("SECRET_SRC_TOKEN", "SECRET_SRC_TOKEN_2", "SECRET_SRC_TOKEN_2_2", "SECRET_SRC_TOKEN_3"),
+        *("SECRET_2", "SECRET_3"),
+    ]
+    told = shell(restore_command(PLACE, submitted), **{name: name.lower() for name in variables})
+    assert told.stdout.splitlines()[3:] == [
+        *("--jars", "secret_jars,secret_jars_2", "--secret", "SECRET", "flights.py"),
+        *("--src.token", "secret_src_token", "--src-token", "secret_src_token_2"),
+        *("src_token_2=secret_src_token_2_2", "src_token=secret_src_token_3"),
+        *("secret_2", "secret_3"),
+    ]
+
+
 ADDRESSES = ["https://me:hunter2@repo/x.jar", "https://bucket/x?X-Amz-Algorithm=A&X-Amz-Signature=hunter2"]
 
 
