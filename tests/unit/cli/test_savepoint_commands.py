@@ -222,6 +222,17 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
 
 
+def test_a_savepoint_of_a_job_that_is_not_seen_is_shown_without_its_options(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path / "savepoint-00000001-0123456789ab")
+    monkeypatch.setattr(gateway, "views", {})
+    assert main(["savepoint", "show", str(root)]) == 0
+    captured = capfd.readouterr()
+    assert f"\nStart the job from it\nemberkeep savepoint restore {root} app.py\n" in captured.out
+    assert "the cluster does not tell the job's options and arguments: the command needs them, too" in captured.err
+
+
 def test_restore_checks_the_savepoint_and_submits(
     gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

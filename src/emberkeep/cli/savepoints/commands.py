@@ -216,4 +216,4 @@ def _print(info: SavepointInfo) -> None:
         print_line(info.restore_command)
     else:
         print_line(f"emberkeep savepoint restore {shlex.quote(info.path)} app.py")
-        say("the cluster does not know the job's options and arguments any more: the command needs them, too")
+        say("the cluster does not tell the job's options and arguments: the command needs them, too")
