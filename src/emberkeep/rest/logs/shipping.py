@@ -182,8 +182,9 @@ class LogShipping:
         found = await self._in_thread(self._catalogue.of_jobs)
         # what else is in the directory of jobs' logs is not sent: it may have any name
         entries = [entry for entry in found.entries if parse_log_id(self._task_manager, entry.id) is not None]
-        listed = {entry.id for entry in entries}
-        self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
+        if found.error is None:  # otherwise a log that is not listed may be there all the same
+            listed = {entry.id for entry in entries}
+            self._sent = {log_id: sent for log_id, sent in self._sent.items() if log_id in listed}
         oldest_ms = self._clock.now_ms() - int(self._settings.keep * 1000) if self._settings.keep else 0
         self._rounds += 1
         unread = "" if found.error is None else str(found.error)

@@ -420,6 +420,42 @@ async def test_a_log_that_was_dropped_is_not_sent_to_the_next_leaders(site: Site
         ], "one question each"
 
 
+async def test_a_dropped_log_is_not_sent_to_the_next_leader_because_it_could_not_be_listed_for_a_while(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, scan = site.write(b"one\n"), os.scandir
+    await site.shipping.send_all()
+    for segment in (tmp_path / "kept").rglob("*.segment"):
+        segment.unlink()
+
+    def failing(where: Path) -> Any:
+        if where == path.parent:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(where))
+        return scan(where)
+
+    entry = TaskManagerLogs(site.directory, lambda *_: False).find(f"{JOB}-1-driver.stderr")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "scandir", failing)
+        assert not await site.shipping.send_all()
+    assert site.shipping.stored(entry) == entry.size
+    site.network.attach(LEADER, leader := Leader(tmp_path / "kept", 2))
+    site.link.epoch = 2
+
+    assert await site.shipping.send_all()
+
+    assert [request.piece.header.size for request in leader.requests] == [0], "a question only"
+
+
+async def test_what_was_sent_of_logs_that_are_gone_is_forgotten(site: Site) -> None:
+    path = site.write(b"one\n")
+    await site.shipping.send_all()
+    path.unlink()
+
+    await site.shipping.send_all()
+
+    assert site.shipping._sent == {}
+
+
 async def test_a_log_that_is_being_written_is_sent_again_if_it_was_dropped(site: Site, tmp_path: Path) -> None:
     site.live = {f"{JOB}-1-"}
     site.write(b"one\n")
