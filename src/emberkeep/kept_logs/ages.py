@@ -1,8 +1,9 @@
 """The time by which stored logs grow old.
 
 No single clock is trusted with that: one that jumps ahead by weeks would delete all logs at once. So this time begins
-at the newest change of what is stored, which other processes have dated, and advances at most PACE times as fast as
-time passes, until it has caught up with the clock.
+at the newest change that earlier leaders have made to what is stored, and advances at most PACE times as fast as time
+passes, until it has caught up with the clock. The next leader begins again: where nothing new is stored, and leaders
+change more often than that takes, logs are kept for longer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Ages:
         self.have_begun = False
 
     def begin(self, newest_ms: int, now_ms: int, monotonic: float) -> None:
-        """Begin at the newest change of what is stored."""
+        """Begin at the newest change by earlier leaders."""
         self._at_ms, self._read, self.have_begun = min(newest_ms, now_ms), monotonic, True
 
     def now_ms(self, now_ms: int, monotonic: float) -> int:

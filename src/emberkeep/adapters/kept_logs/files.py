@@ -70,6 +70,13 @@ class _Tail(msgspec.Struct):
     length: int = 0
 
 
+class NewestChanges(NamedTuple):
+    """When something was stored last by earlier leaders, and by this one; 0: nothing was."""
+
+    earlier: int
+    own: int
+
+
 class StitchedLog(NamedTuple):
     """A log that can be read. ``load`` reads its pieces: it raises Damaged, Unavailable."""
 
@@ -186,9 +193,14 @@ class KeptLogFiles:
                 found.append(parse_job_id(name))
         return found
 
-    def newest_ms(self, job_id: JobId) -> int:
-        """Return when something of a job was stored last; 0 if nothing is. Raises Unavailable."""
-        return max((segment.changed_ms for segment in self._segments(job_id)), default=0)
+    def newest_ms(self, job_id: JobId, epoch: int | None) -> NewestChanges:
+        """Return when something of a job was stored last before ``epoch``, and since then. Raises Unavailable."""
+        segments = self._segments(job_id)
+        own = {segment for segment in segments if epoch is not None and segment.epoch >= epoch}
+        return NewestChanges(
+            earlier=max((segment.changed_ms for segment in segments if segment not in own), default=0),
+            own=max((segment.changed_ms for segment in own), default=0),
+        )
 
     def forget(self, known: set[JobId]) -> None:
         """Forget the sizes of jobs that are not ``known`` any more."""

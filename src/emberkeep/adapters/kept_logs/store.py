@@ -48,6 +48,7 @@ class KeptLogStore:
         self._root = root
         self._clock = clock
         self._ages = Ages()
+        self._first_epoch: int | None = None  # under which this has stored anything
         self._problem = problem
         self._files = KeptLogFiles(root, limits)
         self._writing = asyncio.Lock()
@@ -62,10 +63,14 @@ class KeptLogStore:
         key.check()
         async with self._writer():
             await asyncio.to_thread(check_piece, piece)
+            if self._first_epoch is None:
+                self._first_epoch = epoch
             return await self._write(partial(self._files.keep, epoch, key, piece))
 
     async def run(self) -> None:
         """Delete what is too old, every ten minutes until cancelled."""
+        with contextlib.suppress(EmberkeepError):  # each sweep tries it again
+            await self._begin(await self._write(self._files.jobs))
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
@@ -79,8 +84,7 @@ class KeptLogStore:
         If something of a job cannot be deleted now, that is raised after all other jobs had their turn.
         """
         jobs = await self._write(self._files.jobs)
-        if not self._ages.have_begun and (newest := await self._newest_ms(jobs)):
-            self._ages.begin(newest, self._clock.now_ms(), self._clock.monotonic())
+        await self._begin(jobs)
         now = self._ages.now_ms(self._clock.now_ms(), self._clock.monotonic())
         failure: EmberkeepError | None = None
         for job_id in jobs:
@@ -93,13 +97,27 @@ class KeptLogStore:
         if failure is not None:
             raise failure
 
-    async def _newest_ms(self, jobs: Iterable[JobId]) -> int:
-        """Return when something was stored last, as far as that can be read now; 0 if nothing was."""
-        newest = 0
+    async def _begin(self, jobs: Iterable[JobId]) -> None:
+        """Begin the time of ages at the newest change by earlier leaders.
+
+        What this one has stored may be dated by the clock that is not trusted. That counts only if nothing else is
+        there, which is not known while something cannot be read.
+        """
+        if self._ages.have_begun:
+            return
+        earlier = own = 0
+        all_read = True
         for job_id in jobs:
-            with contextlib.suppress(EmberkeepError):
-                newest = max(newest, await self._write(partial(self._files.newest_ms, job_id)))
-        return newest
+            try:
+                async with self._writing:  # so that nothing is stored under an epoch that is not known here
+                    changed = await self._write(partial(self._files.newest_ms, job_id, self._first_epoch))
+            except EmberkeepError:
+                all_read = False
+            else:
+                earlier, own = max(earlier, changed.earlier), max(own, changed.own)
+        newest = earlier or (own if all_read else 0)
+        if newest:
+            self._ages.begin(newest, self._clock.now_ms(), self._clock.monotonic())
 
     @contextlib.asynccontextmanager
     async def _writer(self) -> AsyncIterator[None]:

@@ -18,6 +18,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.ages import PACE
 from emberkeep.kept_logs.model import LogPiece, Position
 from tests.support.kept_logs.pieces import JOB, key, piece
+from tests.unit.rest.server import eventually
 
 KEEP_SECONDS = 3600
 
@@ -122,6 +123,67 @@ async def test_the_first_sweep_of_a_leader_whose_clock_is_ahead_deletes_nothing(
     site.clock.jumped_ms = 10**12
     await site.store.sweep()
     assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
+
+
+def date_segments(root: Path, epoch: int, ms: int) -> None:
+    for path in root.rglob(f"*-{epoch:015d}.segment"):
+        os.utime(path, ns=(ms * 10**6, ms * 10**6))
+
+
+@pytest.mark.parametrize("other", [JOB, JobId("2" * 32)], ids=["same job", "other job"])
+async def test_a_clock_that_was_ahead_when_the_leader_began_deletes_nothing_at_once(
+    site: Site, tmp_path: Path, other: JobId
+) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    site = Site(tmp_path / "logs")
+    right_ms = site.clock.now_ms()
+    site.clock.jumped_ms = 10**12
+    await site.store.keep(2, key(job_id=other, attempt=2), piece(0, b"two\n"))
+    date_segments(tmp_path / "logs", 1, right_ms)
+    date_segments(tmp_path / "logs", 2, site.clock.now_ms())
+
+    await site.store.sweep()
+    site.clock.passed = KEEP_SECONDS / PACE - 60.0
+    await site.store.sweep()
+    assert (tmp_path / "logs" / JOB / "1").exists()
+
+    site.clock.passed = KEEP_SECONDS / PACE + 60.0
+    await site.store.sweep()
+    assert not (tmp_path / "logs" / JOB / "1").exists()
+
+
+async def test_what_cannot_be_read_when_a_leader_begins_is_not_deleted_by_its_clock(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    site = Site(tmp_path / "logs")
+    right_ms = site.clock.now_ms()
+    site.clock.jumped_ms = 10**12
+    await site.store.keep(2, key(job_id=JobId("2" * 32)), piece(0, b"two\n"))
+    date_segments(tmp_path / "logs", 1, right_ms)
+    date_segments(tmp_path / "logs", 2, site.clock.now_ms())
+    stat = Path.stat
+
+    def failing(path: Path, **more: bool) -> os.stat_result:
+        if JOB in path.parts and path.suffix == ".segment":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "stat", failing)
+        with pytest.raises(RetryLater):
+            await site.store.sweep()
+    await site.store.sweep()
+
+    assert [log.end for log in (await site.store.logs(JOB)).logs] == [4]
+
+
+async def test_a_leader_reads_the_newest_change_before_it_has_stored_anything(site: Site, tmp_path: Path) -> None:
+    await site.store.keep(1, key(), piece(0, b"one\n"))
+    site = Site(tmp_path / "logs")
+    running = asyncio.create_task(site.store.run())
+    await eventually(lambda: site.store._ages.have_begun)
+    running.cancel()
 
 
 @pytest.mark.parametrize(("number", "raised"), [(errno.EIO, RetryLater), (errno.ENOSPC, Fatal)])
