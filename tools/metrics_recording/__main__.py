@@ -36,8 +36,8 @@ def main(words: list[str]) -> None:
         try:
             with shell.traces.watching():
                 play(stage)
+            write(Path(file), stage)  # only if all went as planned: half a recording replaces no whole one
         finally:
-            write(Path(file), stage)
             shell.run("cluster", "down")
             shell.traces.kill()  # what was killed in the scenes may have left something behind
 

@@ -1,11 +1,14 @@
-"""What a recording of metrics writes for promtool."""
+"""What a recording of metrics writes for promtool, and when."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
+from tools.metrics_recording import __main__ as recording
+from tools.metrics_recording.scenes import Stage
 from tools.metrics_recording.scrapes import names_in, promtool_values, series_in
 
 EXPOSITION = """\
@@ -38,3 +41,15 @@ def test_only_what_the_rules_read_is_kept_with_names_that_do_not_change() -> Non
 )
 def test_values_are_written_as_promtool_reads_them(values: list[float | None], text: str) -> None:
     assert promtool_values(values) == text
+
+
+def test_a_recording_that_is_broken_off_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(stage: Stage) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recording, "play", break_off)
+    file = tmp_path / "recorded.yml"
+    file.write_text("the one before")
+    with pytest.raises(KeyboardInterrupt):
+        recording.main([str(file)])
+    assert file.read_text() == "the one before"
