@@ -9,17 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from emberkeep.base.ids import JobId
-from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.conditions import until
-from tools.metrics_recording.scrapes import Scrape, Scraper, series_in
+from tools.metrics_recording.scrapes import Scrape, Scraper, exposition_of, series_in
 
 NODES: Final = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 _SHAPE: Final = ("--ha", "--nodes", ",".join(NODES), "--slots", "1", "-D", "taskmanager.driver-places=3")
@@ -72,13 +68,8 @@ class Stage:
         found: Scrape = {}
         record = self.cluster.record
         for number, url in enumerate((record.url, *record.standby_urls)):
-            request = Request(f"{url}/metrics", headers={"Authorization": f"Bearer {endpoint.token}"})
-            try:
-                with urlopen(request, timeout=5, context=client_context(endpoint.ca)) as answer:
-                    text = str(answer.read().decode())
-            except (URLError, OSError):
-                continue
-            if urlsplit(answer.url).netloc == urlsplit(url).netloc:
+            text = exposition_of(url, endpoint.token, endpoint.ca)
+            if text is not None:
                 found |= series_in(text, self.names, f"jm-{number + 1}", self.aliases)
         return found
 
@@ -106,7 +97,7 @@ class Stage:
         self.scenes.append(Scene(name, step, series, peaks[-1], count))
 
     def has(self, start: str, value: float | None = None) -> bool:
-        """True if the newest scrape has a series that begins so; with this value, unless that is None."""
+        """Read now, and return True if a series begins so; with this value, unless that is None."""
         return any(key.startswith(start) and value in (None, found) for key, found in self.read().items())
 
     def submit(self, name: str, script: str, *options: str, executors: int = 1) -> JobId:

@@ -6,10 +6,15 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from itertools import groupby
 from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from emberkeep.base.tls.contexts import client_context
 
 Scrape = dict[str, float]  # by series, such as 'emberkeep_alarm{job="stream",kind="no-commit"}'
 INTERVAL: Final = 1.0  # seconds
@@ -21,6 +26,17 @@ _LEFT_OUT: Final = re.compile(r"_free_bytes$|_bucket$|_timestamp_seconds$")
 def names_in(rules: str) -> frozenset[str]:
     """Return the metrics that the alert rules read and a recording has."""
     return frozenset(name for name in _NAME.findall(rules) if not _LEFT_OUT.search(name))
+
+
+def exposition_of(url: str, token: str, ca: str) -> str | None:
+    """Return what the JobManager at ``url`` exposes; None if it does not answer, or another one leads."""
+    request = Request(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"})
+    try:
+        with urlopen(request, timeout=5, context=client_context(ca)) as answer:
+            text = str(answer.read().decode())
+    except (OSError, HTTPException):  # the latter if it is killed in the middle of its answer
+        return None
+    return text if urlsplit(answer.url).netloc == urlsplit(url).netloc else None
 
 
 def series_in(exposition: str, names: frozenset[str], instance: str, aliases: Mapping[str, str]) -> Scrape:
@@ -77,9 +93,6 @@ class Scraper:
     def _run(self) -> None:
         while not self._ended.wait(INTERVAL):
             self._scrapes.append(self._read())
-
-    def newest(self) -> Scrape:
-        return self._scrapes[-1] if self._scrapes else {}
 
     def close(self) -> dict[str, str]:
         """Return the values of each series as promtool reads them."""

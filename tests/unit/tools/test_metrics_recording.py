@@ -1,15 +1,17 @@
-"""What a recording of metrics writes for promtool, and when."""
+"""What a recording of metrics reads of a cluster, and writes for promtool."""
 
 from __future__ import annotations
 
 import math
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tools.metrics_recording import __main__ as recording
 from tools.metrics_recording.scenes import Stage
-from tools.metrics_recording.scrapes import names_in, promtool_values, series_in
+from tools.metrics_recording.scrapes import exposition_of, names_in, promtool_values, series_in
 
 EXPOSITION = """\
 # TYPE emberkeep_alarm gauge
@@ -28,6 +30,20 @@ def test_only_what_the_rules_read_is_kept_with_names_that_do_not_change() -> Non
         'emberkeep_alarm{instance="jm-1",job="stream",kind="state",query="counts"}': 1.0,
         'emberkeep_jobs{instance="jm-1",status="FAILED"}': 2.0,
     }
+
+
+def test_an_answer_that_breaks_off_is_none() -> None:
+    def break_off(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nemberkeep_other 3.0\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        server.settimeout(30)
+        broken = pool.submit(break_off, server)
+        assert exposition_of(f"http://127.0.0.1:{server.getsockname()[1]}", "token", "") is None
+        broken.result()
 
 
 @pytest.mark.parametrize(
