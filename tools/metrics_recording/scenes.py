@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 place = Path(sys.argv[1])
 
 def store(frame, number):
+    frame.count()  # without an action, Spark counts no rows
     while (place / "hang").exists():
         time.sleep(0.1)
 
@@ -96,9 +97,9 @@ class Stage:
             count, series = len(scraper), scraper.close()
         self.scenes.append(Scene(name, step, series, peaks[-1], count))
 
-    def has(self, start: str, value: float | None = None) -> bool:
-        """Read now, and return True if a series begins so; with this value, unless that is None."""
-        return any(key.startswith(start) and value in (None, found) for key, found in self.read().items())
+    def has(self, start: str, value: float) -> bool:
+        """Read now, and return True if a series begins so and has this value."""
+        return any(key.startswith(start) and found == value for key, found in self.read().items())
 
     def submit(self, name: str, script: str, *options: str, executors: int = 1) -> JobId:
         path = self.cluster.shell.write(f"{name}.py", script)
@@ -123,9 +124,16 @@ def play(stage: Stage) -> None:
     cluster.up(*_SHAPE, *QUICK, "-D", place, "-D", "high-availability.zookeeper.client.session-timeout=4s")
     stage.stream = stage.submit("stream", _STREAM, *_ALARMS)
     cluster.wait_for_executors(stage.stream)
-    until(lambda: stage.has("emberkeep_query_processed_rows_per_second"), "the stream works")
+    until(lambda: _processes_rows(stage), "the stream works")
     for scene in (_takeover, _no_leader, _doubt, _storage, _stuck, _silent, _lost, _blocked, _waits, _fails, _restarts):
         scene(stage)
+
+
+def _processes_rows(stage: Stage) -> bool:
+    return any(
+        key.startswith("emberkeep_query_processed_rows_per_second{") and value > 0
+        for key, value in stage.read().items()
+    )
 
 
 def _takeover(stage: Stage) -> None:
