@@ -10,7 +10,8 @@ import pytest
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import FailureKind, JobStatus
-from tests.integration.clusters import Cluster
+from emberkeep.protocol.rest_task_managers import TaskManagerSummary
+from tests.integration.clusters import Cluster, kill_process
 from tests.integration.conditions import until
 from tests.integration.slurm.real_slurm import RealSlurm, why_impossible
 from tests.integration.streams import SCRIPT as COUNTED
@@ -49,6 +50,14 @@ def blocked(cluster: Cluster) -> dict[str, str]:
     return {node: entry.cause for node, entry in entries.items()}
 
 
+def restarted(cluster: Cluster, earlier: TaskManagerSummary) -> TaskManagerSummary | None:
+    """The task manager, once another process of it has registered."""
+    for each in cluster.ask(lambda client: client.task_managers()):
+        if each.id == earlier.id and each.emberkeep.pid != earlier.emberkeep.pid:
+            return each
+    return None
+
+
 def problem(cluster: Cluster) -> str:
     try:
         return cluster.ask(lambda client: client.overview()).emberkeep.problem
@@ -75,13 +84,21 @@ def test_they_come_when_needed_outlive_slurmctld_and_leaders_are_replaced_and_go
     (task_manager,) = cluster.ask(lambda client: client.task_managers())
     assert (task_manager.id, task_manager.emberkeep.node_id) == ("tm-0", node)
 
+    # The batch script starts a killed task manager process again, and the driver there goes on.
+    kill_process(task_manager.emberkeep.pid)
+    again = until(lambda: restarted(cluster, task_manager), slurm.story)
+    assert again.emberkeep.node_id == node
+    assert again.emberkeep.adopted >= 1
+    assert cluster.wait_for_driver(job_id) == driver
+    assert slurm.jobs()["tm-0"] == (number, "RUNNING", node)
+
     # A drained node is blocked until it is back.
     slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=disk is failing")
     until(lambda: blocked(cluster) == {node: "out of service: Slurm: disk is failing"}, lambda: str(blocked(cluster)))
     slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
     until(lambda: not blocked(cluster), lambda: str(blocked(cluster)))
 
-    # Another one was requested while the node was blocked. It ends when it is idle.
+    # Another one was requested while the node was blocked, if not while the process was away. It ends when it is idle.
     until(lambda: slurm.jobs() == {"tm-0": (number, "RUNNING", node)}, slurm.story)
 
     # Nothing is taken for ended while slurmctld is away, not even by a new leader.
