@@ -16,7 +16,7 @@ from emberkeep.jobmanager.views.savepoints import Lineage, savepoint_views
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.verifications import Verifications
-from emberkeep.web.savepoints.lines import Origin, Relative, origin, savepoint_lines
+from emberkeep.web.savepoints.lines import MOST_COMMAND, Origin, Relative, origin, savepoint_lines
 from tests.support.contracts.job_store import savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_graph, job_id, job_view
 from tests.unit.rest.server import Site, running_site
@@ -45,6 +45,16 @@ def test_a_savepoint_names_the_jobs_that_were_started_from_it() -> None:
     newest, _ = savepoint_lines(savepoint_views([source]), lineage, Verifications(), CLUSTER)
     assert newest.path == PLACE
     assert newest.started == (relative(child),)
+
+
+async def test_a_very_long_command_is_left_to_the_terminal(site: Site) -> None:
+    view = made(1)
+    assert view.graph is not None
+    graph = msgspec.structs.replace(view.graph, arguments=("x" * MOST_COMMAND,))
+    site.gateway.change(job_id(1), pointers=view.pointers, graph=graph)
+    page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+    assert f"<code>emberkeep savepoint restore {PLACE} app.py</code>" in page
+    assert f"<code>emberkeep savepoint show {PLACE}</code> has the whole command" in page
 
 
 def test_a_job_names_the_job_whose_savepoint_it_was_started_from() -> None:

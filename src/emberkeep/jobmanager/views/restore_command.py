@@ -76,8 +76,10 @@ def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str], variables: _V
 
 def _settings(option: str, settings: Mapping[str, str], variables: _Variables) -> Iterator[str]:
     for key, value in sorted(redacted(settings).items()):
-        hidden = value == HIDDEN
-        yield f"{option} {variables.word(f'{key}=', key)}" if hidden else _option(option, f"{key}={value}")
+        if value == HIDDEN and settings[key]:  # an empty value is no secret
+            yield f"{option} {variables.word(f'{key}=', key)}"
+        else:
+            yield _option(option, f"{key}={settings[key]}")
 
 
 def _option(option: str, value: str) -> str:

@@ -26,6 +26,9 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+MOST_COMMAND = 4_000  # characters of a command on a page
+
+
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """The savepoint that a job was started from. ``job``: the job that made it; None if this cluster does not know."""
 
@@ -36,7 +39,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     """One savepoint. ``size`` in bytes and ``duration_ms``: None if unknown. ``started``: the jobs started from it.
 
-    ``is_whole``: the command has the job's options and arguments. ``origin``: what the job that made it was started
+    ``is_whole``: the command has the job's options and arguments. ``is_known``: the cluster knows them; a page of many
+    savepoints leaves out very long ones. ``origin``: what the job that made it was started
     from. ``retired``: retention deletes it, so no job can start from it. ``damaged``: a verification has found a
     problem, or a reason why a job could fail to start from it.
     """
@@ -51,6 +55,7 @@ class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int | None
     command: str
     is_whole: bool
+    is_known: bool
     started: tuple[Relative, ...]
     origin: Origin | None
     retired: bool
@@ -69,6 +74,8 @@ def savepoint_lines(
 def _line(view: SavepointView, lineage: Lineage, verifications: Verifications, identity: Identity) -> SavepointLine:
     savepoint, job = view.savepoint, view.job
     found = verifications.of(savepoint.path)
+    whole = restore_command(savepoint.path, job.graph)
+    is_short = len(whole) <= MOST_COMMAND
     return SavepointLine(
         path=savepoint.path,
         job=_relative(job),
@@ -78,8 +85,9 @@ def _line(view: SavepointView, lineage: Lineage, verifications: Verifications, i
         created_ms=savepoint.created_ms,
         size=savepoint.size,
         duration_ms=savepoint.duration_ms,
-        command=restore_command(savepoint.path, job.graph),
-        is_whole=job.graph is not None,
+        command=whole if is_short else restore_command(savepoint.path, None),
+        is_whole=is_short and job.graph is not None,
+        is_known=job.graph is not None,
         started=tuple(_relative(other) for other in lineage.started(savepoint.path)),
         origin=origin(job, lineage),
         retired=savepoint.retired_ms > 0,

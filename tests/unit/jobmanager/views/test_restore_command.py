@@ -98,6 +98,11 @@ def test_secret_values_are_variables_without_which_nothing_starts() -> None:
         assert not refused.stdout
 
 
+def test_a_secret_setting_without_a_value_stays_as_it_is() -> None:
+    submitted = graph(spark_conf={"spark.db.password": ""})
+    assert restore_command(PLACE, submitted) == f"{START} --conf spark.db.password= {submitted.entry_point.name}"
+
+
 def test_each_secret_value_has_a_variable_of_its_own() -> None:
     submitted = graph(
         spark_conf={"spark.jars": "https://me:hunter2@repo/a,https://me:hunter3@repo/b"},
