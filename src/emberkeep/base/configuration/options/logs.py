@@ -33,7 +33,8 @@ LOGS_KEPT_RETENTION = define(
         interval(60.0),
         "duration",
         "How long parts of logs are kept in the shared storage. Logs of jobs that are no longer listed are deleted "
-        "earlier. 0: for as long as the job is listed.",
+        "earlier. If no new logs are stored and the leader changes often, they are kept for longer. 0: for as long as "
+        "the job is listed.",
     )
 )
 LOG_RETENTION = define(
