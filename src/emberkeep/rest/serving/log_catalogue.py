@@ -95,10 +95,15 @@ class TaskManagerLogs:
     def find(self, log_id: str) -> LogEntry:
         """Return the log with this id. Look only where it can be: the logs of other jobs are not touched.
 
-        Raises Absent.
+        Raises Absent, and OSError if it may be where something cannot be looked at now.
         """
-        job_id = JobId(log_id.partition("-")[0])
-        return _find(self.entries(job_id) or self._own.entries(None), log_id)
+        found = self.of_jobs(JobId(log_id.partition("-")[0]))
+        try:
+            return _find(found.entries or self._own.entries(None), log_id)
+        except Absent:
+            if found.error is not None:
+                raise found.error from None
+            raise
 
     def _add_job(self, job_id: JobId, directory: Path, found: JobLogs) -> None:
         with found.taking_note():

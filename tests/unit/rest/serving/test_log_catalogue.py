@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,25 @@ def test_every_listed_id_is_found_and_leads_to_its_file(directory: WorkingDirect
     assert len({entry.id for entry in entries}) == len(entries)
     for entry in entries:
         assert logs.find(entry.id).path == entry.path
+
+
+def test_an_attempt_that_cannot_be_read_hides_no_logs_of_other_attempts(
+    directory: WorkingDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad, scan = directory.attempt_logs(JOB, 1), os.scandir
+
+    def failing(path: Path) -> Any:
+        if path == bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+    logs = TaskManagerLogs(directory, live)
+
+    assert logs.find(f"{JOB}-2-driver.stdout").attempt == 2
+    assert logs.find("taskmanager.log").kind is LogKind.TASK_MANAGER
+    with pytest.raises(OSError, match="Input/output error"):
+        logs.find(f"{JOB}-1-driver.stdout")
 
 
 @pytest.mark.parametrize("log_id", ["", "..", "../taskmanager.log", "core.1234", f"{JOB}-1-driver.stdout/../x", "a/b"])
