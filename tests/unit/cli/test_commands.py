@@ -591,7 +591,19 @@ def test_a_kept_log_that_cannot_be_read_is_said_and_the_others_are_printed(fake:
 
     fake.logs[A] = [bad]
     assert main(["logs", "a1"]) == 1
-    assert "none of these logs can be read now" in capfd.readouterr().err
+    assert "none of these logs can be read" in capfd.readouterr().err
+
+
+def test_a_kept_log_of_a_newer_release_is_not_said_to_be_readable_later(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.logs[A] = [FakeLog(1, "driver-stderr", problem="segment 7 has format 2, which a newer release wrote")]
+
+    assert main(["logs", "a1"]) == 1
+
+    said = capfd.readouterr().err
+    assert "format 2" in said
+    assert "none of these logs can be read" in said
+    assert "now" not in said.split()
 
 
 @pytest.mark.req("BLOB-20")

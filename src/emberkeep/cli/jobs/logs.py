@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.jobs.log_options import LogPrinting
 from emberkeep.cli.jobs.log_search import FOLLOW_SECONDS, LogPlace, print_records
@@ -32,7 +32,7 @@ async def show_job_logs(
     """Print logs of a job's driver, or of one of its executors.
 
     Raises Absent if that attempt or executor has no logs, RetryLater if they may be on a task manager that does not
-    answer.
+    answer, Fatal if none of them can be read.
     """
     job, reading = await client.job(job_id), printing.reading
     is_whole = reading.byte_range is None and not reading.names and not printing.selection
@@ -61,7 +61,7 @@ async def show_job_logs(
         raise Absent(f"{which} has no log of {whose}", hint="`emberkeep logs --list` shows all logs of a job")
     _tell_what_is_unreadable(wanted)
     if all(log.problem for log in wanted):
-        raise RetryLater("none of these logs can be read now")
+        raise Fatal("none of these logs can be read")  # some may be readable later: the reasons were said
     wanted = [log for log in wanted if not log.problem]
     _tell_what_is_kept(wanted)
     if reading.follow:
