@@ -18,7 +18,8 @@ from emberkeep.base.files.holes import NO_HOLES, data_ranges, punch
 from emberkeep.base.files.hostile import open_to_free
 from emberkeep.base.ids import JobId
 from emberkeep.kept_logs.bounding import to_free
-from emberkeep.rest.ports import LogCatalogue, LogEntry
+from emberkeep.rest.ports import LogEntry
+from emberkeep.rest.serving.log_catalogue import TaskManagerLogs
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +42,7 @@ class LogBounds:
 
     def __init__(
         self,
-        catalogue: LogCatalogue,
+        catalogue: TaskManagerLogs,
         most: int,
         live: Callable[[], AbstractSet[JobId]],
         stored: Stored,
@@ -73,12 +74,10 @@ class LogBounds:
     def _look(self, jobs: AbstractSet[JobId]) -> None:
         problem = ""
         for job_id in sorted(jobs):
-            try:
-                entries = self._catalogue.entries(job_id)
-            except OSError as error:
-                problem = str(error)
-                continue
-            for entry in entries:
+            found = self._catalogue.of_jobs(job_id)
+            if found.error is not None:
+                problem = str(found.error)
+            for entry in found.entries:
                 try:
                     if entry.size > self._most // 2:
                         self._bound(entry)

@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -195,6 +196,27 @@ async def test_an_output_that_cannot_be_opened_does_not_free_the_others_from_the
     await output.bounds().look()
 
     assert output.used <= MOST
+
+
+async def test_an_attempt_that_cannot_be_read_does_not_free_the_others_from_their_bound(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output.prints(50_000)
+    other, scan = output.path.parent.with_name("2"), os.scandir
+    other.mkdir()
+
+    def failing(path: Path) -> Any:
+        if path == other:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", failing)
+
+    with capture_logs() as logs:
+        await output.bounds().look()
+
+    assert output.used <= MOST
+    assert [line["reason"] for line in logs if "reason" in line] == ["[Errno 5] Input/output error"]
 
 
 async def test_a_link_in_the_place_of_an_output_is_not_followed(output: Output, tmp_path: Path) -> None:
