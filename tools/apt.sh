@@ -42,5 +42,5 @@ unpack_packages() (
     fetch "${@:3}" || { apt-get update -qq </dev/null >/dev/null && fetch "${@:3}"; } || return 1
     mkdir "$folder/all"
     for each in "$folder"/*.deb; do dpkg-deb --extract "$each" "$folder/all" || return 1; done
-    rm -rf "$1" && cp -r "$folder/all" "$1.new" && mv "$1.new" "$1"
+    rm -rf "$1" "$1.new" && cp -r "$folder/all" "$1.new" && mv "$1.new" "$1"
 )
