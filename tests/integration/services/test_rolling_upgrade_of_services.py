@@ -50,13 +50,14 @@ class Upgrade:
         return self.cluster.job(self.job_id)
 
     def replace(self, services: Services, unit: str) -> None:
-        """Stop a service, and start it from the other release once the stream has gone on without it."""
-        services.machine.done("systemctl", "stop", unit)
+        """Install the other release under a running service, as the page says, and restart it after a batch."""
+        before = services.main_pid(unit)
         use_release(services.machine, AFTER)
         services.install()
         self.wait_for_batches(1)
-        services.machine.done("systemctl", "start", unit)
-        until(lambda: services.main_pid(unit), services.story)
+        assert services.main_pid(unit) == before
+        services.machine.done("systemctl", "restart", unit)
+        until(lambda: services.main_pid(unit) not in (0, before), services.story)
         assert used_release(services.machine, services.main_pid(unit)) == AFTER
 
     def goes_on(self) -> None:
