@@ -13,6 +13,10 @@ class NeverPossible(ProcedureRefused):
     """The procedure was refused, and will be for as long as the job runs the same queries."""
 
 
+class TooLate(ProcedureRefused):
+    """The procedure was refused because it was not as far as it had to be when its time was over."""
+
+
 class StepHangs(EmberkeepError):
     """A step of a procedure exceeded its deadline and cannot be stopped: it may continue at any time."""
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused, TooLate
 from emberkeep.spark.executors.scheduler_control import call
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.queries.listening import listener_of_starts
@@ -38,9 +38,9 @@ Note = Callable[[str], None]
 def end_between_batches(queries: Sequence[ScriptQuery], plans: PlanGate, note: Note, limit: Limit) -> None:
     """Let each query commit its running batch and end; return when all have ended.
 
-    Raises ProcedureRefused, with nothing changed, if this Spark or a query's kind does not support it; ProcedureRefused
-    if batches still run when the limit is reached: their queries continue, the others have ended. Raises Fatal if a
-    query fails in the meantime; SparkUnavailable.
+    Raises ProcedureRefused, with nothing changed, if this Spark or a query's kind does not support it; TooLate if
+    batches still run when the limit is reached: their queries continue, the others have ended. Raises Fatal if a query
+    fails in the meantime; SparkUnavailable.
     """
     waits = [_Wait(query, plans, limit, *_ending(query)) for query in queries if runs(query)]
     try:
@@ -54,7 +54,7 @@ def end_between_batches(queries: Sequence[ScriptQuery], plans: PlanGate, note: N
 
 
 def _end(waits: Sequence[_Wait], note: Note, limit: Limit) -> None:
-    """End the queries. Raises ProcedureRefused if batches still run when the limit is reached; SparkUnavailable."""
+    """End the queries. Raises TooLate if batches still run when the limit is reached; SparkUnavailable."""
     waiting = list(waits)
     for wait in waiting:
         wait.end()
@@ -98,21 +98,22 @@ def runs(query: ScriptQuery) -> bool:
     return bool(call("does the query run", lambda: _thread(query).isAlive()))
 
 
-def too_late(what: str) -> ProcedureRefused:
-    return ProcedureRefused(
+def too_late(what: str) -> TooLate:
+    return TooLate(
         f"{what}: the job continues",
         hint="raise --timeout or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
     )
 
 
-def start_inside(error: ProcedureRefused) -> ProcedureRefused:
-    """Return the error with its likely reason: a batch starts a query, and the start waits for the end of the stop."""
-    if isinstance(error, NeverPossible):
-        return error
-    return ProcedureRefused(
+def start_inside(error: TooLate) -> TooLate:
+    """Return the error with its possible reason: a batch starts a query, and the start waits for the end of the stop.
+
+    Another thread of the script may as well start the query, and the batch may only be slow.
+    """
+    return TooLate(
         f"{error.message}; meanwhile the script starts another query, which waits for the end of this request",
-        hint="a batch that starts a query, as a foreachBatch function may do, cannot end while a stop waits for it: "
-        "try again, or start the query outside of the function",
+        hint=f"{error.hint}; if a foreachBatch function starts the query, its batch may be the one that cannot end: "
+        "start the query outside of the function",
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from emberkeep.base.errors import Fatal
-from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused, TooLate
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.errors import DrainGivenUp
@@ -155,8 +155,8 @@ class QueryProcedures:
         """End all queries between two batches; the script still sees them as running.
 
         If an earlier attempt has begun a drain, ``limit`` no longer applies. Raises ProcedureRefused if no query runs,
-        if a query cannot end between batches, or if one has not ended when the limit is reached; Fatal if a query
-        fails; SparkUnavailable.
+        or if a query cannot end between batches; TooLate if one has not ended when the limit is reached; Fatal if a
+        query fails; SparkUnavailable.
         """
         self._finishing = limit
         self._await_script(note, limit)
@@ -171,8 +171,8 @@ class QueryProcedures:
         limit = NO_LIMIT if self._drain_begun else limit
         try:
             end_between_batches(queries, self.plans, note, limit)
-        except ProcedureRefused as error:
-            raise (start_inside(error) if self.gate.start_waits else error) from error.__cause__
+        except TooLate as error:
+            raise (start_inside(error) if self.gate.start_waits else error) from None
         for query in queries:
             self._run_interrupted(query, note, limit)
 

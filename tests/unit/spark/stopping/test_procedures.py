@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
-from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
 from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.model import StartedQuery
@@ -301,11 +301,22 @@ def test_a_query_that_ends_while_others_are_started_again_is_not_hidden(monkeypa
     assert streams.resets == 0
 
 
-@pytest.mark.parametrize("starts", [True, False])
-def test_a_stop_whose_batch_starts_a_query_says_why_the_batch_does_not_end(
-    starts: bool, monkeypatch: pytest.MonkeyPatch
+NO_STATE = ProcedureRefused("query 'orders' cannot be ended between two batches: no state", hint="use PySpark 4.3")
+
+
+@pytest.mark.parametrize(
+    ("starts", "refusal", "is_told"),
+    [
+        (True, too_late("batch 4 of orders did not end in time"), True),
+        (False, too_late("batch 4 of orders did not end in time"), False),
+        (True, NO_STATE, False),
+        (True, NeverPossible("the query runs in real-time mode", hint="cancel the job"), False),
+    ],
+)
+def test_a_stop_whose_batch_may_start_a_query_says_so_if_the_batch_does_not_end(
+    starts: bool, refusal: ProcedureRefused, is_told: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start waits for the stop, and the stop waits for the batch."""
+    """The start waits for the stop, and the stop for the batch. Other refusals have nothing to do with a start."""
     steps, went_on = of(Place(), query()), threading.Event()
 
     def start_another() -> None:
@@ -319,14 +330,16 @@ def test_a_stop_whose_batch_starts_a_query_says_why_the_batch_does_not_end(
             while not steps.gate.start_waits:
                 assert time.monotonic() < until
                 time.sleep(0.01)
-        raise too_late("batch 4 of orders did not end in time")
+        raise refusal
 
     monkeypatch.setattr(procedures, "end_between_batches", waits_for_the_batch)
-    with pytest.raises(ProcedureRefused, match="batch 4 of orders did not end in time") as refused:
+    with pytest.raises(type(refusal)) as refused:
         steps.finish_batches(lambda _: None)
 
-    assert ("starts another query" in refused.value.message) == starts
-    assert ("foreachBatch" in str(refused.value.hint)) == starts
+    assert refused.value.message.startswith(refusal.message)
+    assert str(refused.value.hint).startswith(str(refusal.hint)), "what else may help stays"
+    assert ("starts another query" in refused.value.message) == is_told
+    assert ("foreachBatch" in str(refused.value.hint)) == is_told
     assert not went_on.is_set()
     steps.gate.open()
     assert went_on.wait(60 if starts else 0) == starts
