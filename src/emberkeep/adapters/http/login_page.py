@@ -1,6 +1,6 @@
-"""Pages of a server without its console: how to log in, with a token field, and why something cannot be shown.
+"""Pages that need no template of the console: how to log in, with a token field, and why something cannot be shown.
 
-They say nothing about the cluster.
+Those about the login say nothing about the cluster. The others repeat what the REST API says to the same caller.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ _SENDING = """\
 _CONTINUING = """\
 <p>Another JobManager leads now. <a href="{page}">Continue</a></p>"""
 _REFUSING = """\
-<p>{detail}</p>
-<p class="id">{hint}</p>
+<p>{detail}</p>{hint}
 <p><a href="/">Overview</a></p>"""
+_HINT = """
+<p class="id">{hint}</p>"""
 _KEPT_HEADERS = (hdrs.ALLOW, hdrs.RETRY_AFTER)
 _REFRESH = '<meta http-equiv="refresh" content="0; url={page}">'
 _SCRIPT = '<script type="module" src="/static/login.js"></script>'
@@ -121,7 +122,8 @@ def pages_about_problems() -> Middleware:
 
 
 def _problem_page(problem: Problem) -> web.Response:
-    content = _REFUSING.format(detail=html.escape(problem.detail), hint=html.escape(problem.hint or ""))
+    hint = _HINT.format(hint=html.escape(problem.hint)) if problem.hint else ""
+    content = _REFUSING.format(detail=html.escape(problem.detail), hint=hint)
     title = "This page cannot be shown"
     return _response(_PAGE.format(title=title, script="", content=content), HTTPStatus(problem.status))
 
