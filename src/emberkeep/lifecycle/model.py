@@ -52,7 +52,8 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     def seconds_left(self, now_ms: int) -> float:
         """Return how much of its time is left if it is ``now_ms``: never more than it was given.
 
-        Whoever enforces the deadline asks this once, and then measures, so that no jump of a clock ends a request.
+        Whoever enforces the deadline asks this once, and then measures, so that no jump of a clock ends a request. A
+        driver counts the time in which it is frozen; a leader does not, nor that in which it may decide nothing.
         """
         return min(self.deadline_ms - now_ms, self.deadline_ms - self.requested_ms) / 1000
 

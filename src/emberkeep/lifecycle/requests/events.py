@@ -64,6 +64,9 @@ class Reported(msgspec.Struct, frozen=True):
 class DeadlinePassed(msgspec.Struct, frozen=True):
     """The time of a request is over, as measured since it was made, or since this JobManager leads.
 
+    Time in which this JobManager was frozen, or in doubt whether it leads, is not counted, as for its other deadlines:
+    it could record no end then, nor start the driver that the job waits for. A driver that starts late counts it all.
+
     ``waits_for``: what the job waits for if it has no driver and none is being started; else "".
     """
 

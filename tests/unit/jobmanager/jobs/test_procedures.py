@@ -473,6 +473,20 @@ class TestDeadline:
 
         in_virtual_time(scenario)
 
+    def test_without_a_driver_it_has_longer_by_the_time_in_which_the_leader_decides_nothing(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await service.gateway.submit(graph())  # and there is no task manager
+                wanted, doubt_ms = until(60), 300_000
+                await service.gateway.request_procedure(JOB, wanted)
+                service.pause()
+                await asyncio.sleep(doubt_ms / 1000)
+                service.resume()
+                await over(cluster, msgspec.structs.replace(wanted, deadline_ms=wanted.deadline_ms + doubt_ms))
+
+        in_virtual_time(scenario)
+
     def test_an_attempt_that_is_being_recorded_when_its_time_is_over_is_told_of_it(self) -> None:
         """Or a driver would be told that its job is to end, and nobody would want that any more."""
 
