@@ -64,6 +64,12 @@ export function nearest(logs, attempt, process, stream) {
   return own.reduce((best, log) => (best === null || rank(log) > rank(best) ? log : best), null);
 }
 
+// The value that a list selects: the chosen one, or the first if the list does not offer it.
+export function selectedOf(entries, chosen) {
+  const values = entries.map(({ value }) => String(value));
+  return values.includes(String(chosen)) ? String(chosen) : values[0];
+}
+
 // Splits a text at the places where it contains the wanted one, in any case: [text, found, text, found, …, text].
 export function marked(text, wanted) {
   const [lower, sought] = [text.toLowerCase(), wanted.toLowerCase()];

@@ -68,6 +68,13 @@ def test_a_switch_keeps_what_it_can(evaluated: Any, wanted: tuple[Any, ...], fou
     assert evaluated('log.nearest(logs, 7, "", "stdout")') is None
 
 
+@pytest.mark.parametrize(("chosen", "selected"), [(1, 1), (2, 2), (9, 2)])
+def test_a_list_always_shows_something_that_it_offers(evaluated: Any, chosen: int, selected: int) -> None:
+    """The address may ask for an attempt that the job has not had."""
+    entries = [{"value": each, "text": str(each)} for each in (2, 1)]
+    assert evaluated(f"log.selectedOf({json.dumps(entries)}, {chosen})") == str(selected)
+
+
 def test_what_was_searched_for_is_marked_in_any_case(evaluated: Any) -> None:
     assert evaluated('log.marked("An error, ERROR", "Error")') == ["An ", "error", ", ", "ERROR", ""]
     assert evaluated('log.marked("nothing", "x")') == ["nothing"]
