@@ -53,44 +53,7 @@ def print_job(
     task_managers: Sequence[TaskManagerSummary],
 ) -> None:
     """Print everything that is known about a job; leave out empty parts."""
-    own = job.emberkeep
-    driver = ""
-    if own.driver is not None:
-        has_ended = bool(own.attempts) and own.attempts[-1].end_time >= 0
-        where = "last on " if has_ended else f"pid {own.driver.pid} on " if own.driver.pid else ""
-        driver = f"{where}{own.driver.taskmanager_id}"
-    registered = executors_registered(job)
-    executors = f"{registered} of {own.executors_wanted} registered" if registered or own.executors_wanted else ""
-    tasks = {name.lower(): number for name, number in job.status_counts.items() if number}
-    print_fields(
-        [
-            ("Job", f"{job.name} ({job.jid})"),
-            ("Owner", owner_text(own.owner, own.namespace) if own.owner or own.namespace else ""),
-            ("State", job.state.value),
-            ("Priority", priority_text(own.priority) if own.priority else ""),
-            ("Gang", "all its executors at once, or none" if own.gang else ""),
-            ("Waiting for", own.waiting),
-            *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
-            ("On request", _procedure(own.procedure)),
-            ("Savepoints", _periodic(own.periodic_savepoints)),
-            ("Upgrade", own.upgrade.text if own.upgrade is not None else ""),
-            ("Submitted", timestamp(job.start_time)),
-            ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
-            ("Duration", duration(job.duration)),
-            ("Attempt", str(own.attempt) if own.attempt else "none started yet"),
-            ("Driver", driver),
-            ("Standby", _standby(own.reserved_standby)),
-            ("Executors", executors),
-            ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation, autoscaled=False)),
-            ("Autoscaling", _dynamic_allocation(own.dynamic_allocation, autoscaled=True)),
-            ("Gives back", _reclaim(own.reclaim)),
-            ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
-            ("Work", work_text(own.work)),
-            ("Spark application", own.app_id),
-            ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
-            ("Root cause", own.root_cause),
-        ]
-    )
+    print_fields([*_wanted(job), *_times(job), *_processes(job), *_outcome(job)])
     _print_flows(job)
     _print_queries(job)
     _print_checkpoints(checkpoints)
@@ -100,6 +63,70 @@ def print_job(
     _print_attempts(job)
     print_recovery(job)
     _print_exceptions(exceptions)
+
+
+def _wanted(job: JobDetailsInfo) -> list[tuple[str, str]]:
+    """Return fields about the job as its owner knows it: what it is, its state, and what was asked of it."""
+    own = job.emberkeep
+    return [
+        ("Job", f"{job.name} ({job.jid})"),
+        ("Owner", owner_text(own.owner, own.namespace) if own.owner or own.namespace else ""),
+        ("State", job.state.value),
+        ("Priority", priority_text(own.priority) if own.priority else ""),
+        ("Gang", "all its executors at once, or none" if own.gang else ""),
+        ("Waiting for", own.waiting),
+        *(("Alarm", _alarm(alarm)) for alarm in own.alarms),
+        ("On request", _procedure(own.procedure)),
+        ("Savepoints", _periodic(own.periodic_savepoints)),
+        ("Upgrade", own.upgrade.text if own.upgrade is not None else ""),
+    ]
+
+
+def _times(job: JobDetailsInfo) -> list[tuple[str, str]]:
+    return [
+        ("Submitted", timestamp(job.start_time)),
+        ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
+        ("Duration", duration(job.duration)),
+    ]
+
+
+def _processes(job: JobDetailsInfo) -> list[tuple[str, str]]:
+    """Return fields about the newest attempt, its driver and its executors."""
+    own = job.emberkeep
+    registered = executors_registered(job)
+    executors = f"{registered} of {own.executors_wanted} registered" if registered or own.executors_wanted else ""
+    return [
+        ("Attempt", str(own.attempt) if own.attempt else "none started yet"),
+        ("Driver", _driver(job)),
+        ("Standby", _standby(own.reserved_standby)),
+        ("Executors", executors),
+        ("Dynamic allocation", _dynamic_allocation(own.dynamic_allocation, autoscaled=False)),
+        ("Autoscaling", _dynamic_allocation(own.dynamic_allocation, autoscaled=True)),
+        ("Gives back", _reclaim(own.reclaim)),
+    ]
+
+
+def _outcome(job: JobDetailsInfo) -> list[tuple[str, str]]:
+    """Return fields about the work in Spark, and how it has ended."""
+    own = job.emberkeep
+    tasks = {name.lower(): number for name, number in job.status_counts.items() if number}
+    return [
+        ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
+        ("Work", work_text(own.work)),
+        ("Spark application", own.app_id),
+        ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
+        ("Root cause", own.root_cause),
+    ]
+
+
+def _driver(job: JobDetailsInfo) -> str:
+    """Return where the driver of the newest attempt runs or last ran; "" if none was started."""
+    own = job.emberkeep
+    if own.driver is None:
+        return ""
+    has_ended = bool(own.attempts) and own.attempts[-1].end_time >= 0
+    where = "last on " if has_ended else f"pid {own.driver.pid} on " if own.driver.pid else ""
+    return f"{where}{own.driver.taskmanager_id}"
 
 
 def _reclaim(reclaim: ReclaimInfo | None) -> str:
