@@ -21,7 +21,6 @@ from emberkeep.client.declarations.plan import (
     Plan,
     Step,
     Stop,
-    idempotency_key,
     make_plan,
     upgrade_id,
 )
@@ -30,6 +29,7 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.client.savepoint_wait import until_completed
 from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.job_submission import JobSubmitting
+from emberkeep.client.submission.successor_key import successor_key
 from emberkeep.client.upgrades.upgrading import UpgradeChoice, begun, until_ended
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
@@ -77,7 +77,8 @@ class Applying:
             return await self._upgraded(known, plan, display)
         if plan.step is Step.WAIT_AND_START and known is not None:
             savepoint = await self._stopped(known, display)
-        key = idempotency_key(self._namespace, self._wanted.record.declaration.name, known.job_id if known else "")
+        name, before = self._wanted.record.declaration.name, known.job_id if known else ""
+        key = successor_key("declared", self._namespace, name, before)
         job = keyed(self._wanted, key, savepoint)
         job_id = await JobSubmitting(self._client, job, display.upload, display.notice).run()
         await self._check(job_id)

@@ -72,15 +72,6 @@ class Plan:
     job_id: str = ""
 
 
-def idempotency_key(namespace: str, name: str, before: str) -> str:
-    """Return the key under which the successor of job ``before`` is submitted; "" for the first job of the name.
-
-    All clients that replace the same job use the same key, so it has one successor, whichever of them crash.
-    """
-    identity = "\n".join((namespace, name, before))
-    return f"declared-{hashlib.sha256(identity.encode()).hexdigest()}"
-
-
 def make_plan(wanted: DeclaredJob, known: Known | None, choice: Choice) -> Plan:
     """Return what to do. Raises Conflict and InvalidInput if a person must decide first."""
     if known is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.preparation import PreparedJob
+from emberkeep.client.submission.successor_key import successor_key
 from emberkeep.jobs.model import JobStatus
 
 _ENDING = (JobStatus.CANCELLING, JobStatus.FAILING)
@@ -29,12 +29,8 @@ class KnownServer:
     newest: str
 
     def succeeded_by(self, job: PreparedJob) -> PreparedJob:
-        """Return the job with the idempotency key under which all clients submit the next server of this name.
-
-        So there is one, however many clients have seen that none runs. Once it has ended, the key is another one.
-        """
-        identity = "\n".join((self.namespace, self.name, self.newest))
-        key = f"connect-{hashlib.sha256(identity.encode()).hexdigest()}"
+        """Return the job as the next server of this name: there is one, however many clients have seen none run."""
+        key = successor_key("connect", self.namespace, self.name, self.newest)
         return replace(job, submission=msgspec.structs.replace(job.submission, idempotency_key=key))
 
 

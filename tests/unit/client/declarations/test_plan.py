@@ -7,7 +7,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.client.declarations.apply import replaced_by
 from emberkeep.client.declarations.declaration import Declaration, DeclaredJob
 from emberkeep.client.declarations.differences import Change
-from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, idempotency_key, make_plan, upgrade_id
+from emberkeep.client.declarations.plan import Choice, Known, Plan, Step, Stop, make_plan, upgrade_id
+from emberkeep.client.submission.successor_key import successor_key
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.upgrades.model import UpgradePhase
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
@@ -92,9 +93,11 @@ def test_a_running_job_is_not_started_again(choice: Choice) -> None:
 
 
 def test_a_job_has_one_successor() -> None:
-    keys = {idempotency_key(*words) for words in (("", "n", ""), ("", "n", "1"), ("", "m", "1"), ("a", "n", "1"))}
+    keys = {
+        successor_key("declared", *words) for words in (("", "n", ""), ("", "n", "1"), ("", "m", "1"), ("a", "n", "1"))
+    }
     assert len(keys) == 4
-    assert idempotency_key("a", "n", "1") in keys
+    assert successor_key("declared", "a", "n", "1") in keys
     assert all(len(key) <= 200 for key in keys)
 
 
