@@ -10,7 +10,7 @@ import pytest
 from campaign.playing import play_world
 from campaign.swarm import draw_world
 from emberkeep.slots.namespace_quotas import NamespaceRoom
-from emberkeep.slots.reclaim.excess import Excess
+from emberkeep.slots.reclaim.above_quota import AboveQuota
 from emberkeep.slots.reclaim.reclaimer import Reclaimer
 from tests.simulation.plants import Plant, check, returning
 from tests.simulation.test_cluster import executors, running, wait_for
@@ -101,7 +101,7 @@ PLANTS = {
         Reclaimer, "review", returning(None), ("x",), lambda number: borrowed(number).violations
     ),
     "nobody gives back what is above his quota": Plant(
-        Excess, "review", returning({}), ("w",), lambda number: come_back(number).violations
+        AboveQuota, "review", returning({}), ("w",), lambda number: come_back(number).violations
     ),
 }
 

@@ -8,7 +8,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.slots.ledger import Gives, JobAccount
 from emberkeep.slots.model import Reclaim, slots_are
 from emberkeep.slots.priorities.gangs import KeptSlots
-from emberkeep.slots.reclaim.excess import Excess
+from emberkeep.slots.reclaim.above_quota import AboveQuota
 from emberkeep.slots.reclaim.plan import plan
 from emberkeep.slots.reclaim.standing import JobStanding, ReclaimPlan, SlotSize
 from emberkeep.slots.reclaim.terms import GUARANTEES_KEY, ReclaimTerms
@@ -39,7 +39,7 @@ class Reclaimer:
         self._shelves = shelves
         self._kept = kept
         self._settles = settles
-        self._excess = Excess(terms.maximum, lasts=settles)
+        self._above_quota = AboveQuota(terms.maximum, lasts=settles)
         self._began: float | None = None
         self._is_planned = False  # some job has a ceiling or a claim
 
@@ -65,17 +65,17 @@ class Reclaimer:
     def review(self, lacking: Iterable[JobAccount], now: float) -> None:
         """Plan anew. ``lacking``: the jobs that lack slots."""
         is_settling = self._is_settling(now)
-        excess = self._excess.review(self._jobs.values(), now, is_settling=is_settling)
-        if not any(job.lacks_since is not None for job in lacking) and not self._is_planned and not excess:
+        surplus = self._above_quota.review(self._jobs.values(), now, is_settling=is_settling)
+        if not any(job.lacks_since is not None for job in lacking) and not self._is_planned and not surplus:
             return
         standings = [found for job in self._jobs.values() if (found := self._standing(job, now)) is not None]
         planned = plan(standings, self.terms, self._free)
-        self._carry_out(planned, excess, is_settling=is_settling)
+        self._carry_out(planned, surplus, is_settling=is_settling)
 
-    def _carry_out(self, planned: ReclaimPlan, excess: Mapping[JobId, Reclaim], *, is_settling: bool) -> None:
+    def _carry_out(self, planned: ReclaimPlan, surplus: Mapping[JobId, Reclaim], *, is_settling: bool) -> None:
         self._is_planned = False
         for job in self._jobs.values():
-            before, after = job.reclaim, _lower(planned.ceilings.get(job.job_id), excess.get(job.job_id))
+            before, after = job.reclaim, _lower(planned.ceilings.get(job.job_id), surplus.get(job.job_id))
             if after is None and (is_settling or _is_half_gone(job)):
                 after = before
             elif after is not None and before is not None and _limit(after) == _limit(before):

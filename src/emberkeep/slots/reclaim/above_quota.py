@@ -1,9 +1,9 @@
 """What namespaces have to give back because they have more slots than their quota.
 
 Slots that were thought lost come back: a task manager that was away still holds them, or a blocked node is open again.
-By then their job has replacements, so that its namespace has more than its quota. Nobody else may wait for these slots,
-so the plan does not ask for them. A quota that was lowered takes nothing from anybody: until the leader has settled,
-what namespaces have is theirs to keep.
+By then their job has replacements, so that its namespace has more than its quota. The plan reclaims slots for jobs that
+wait, and perhaps none waits for these. A quota that was lowered takes nothing from anybody: what a namespace has until
+the leader has settled is its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emberkeep.slots.model import Reclaim
 from emberkeep.slots.namespace_quotas import SLOTS_KEY
 
 
-class Excess:
+class AboveQuota:
     """Watches what namespaces use. ``maximum``: slots of each namespace; 0: no limit.
 
     ``lasts``: seconds for which a namespace must be above its quota. For a moment, slots of a task manager that comes
