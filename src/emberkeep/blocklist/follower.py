@@ -57,7 +57,7 @@ class BlocklistFollower:
         """
         before = self._over
         self._over = {(entry.place, entry.end_ms) for entry in self._ends.over(self._entries(), now_ms, now)}
-        return bool(self._over ^ before)
+        return self._over != before
 
     def _entries(self) -> tuple[Blocked, ...]:
         return (*self._listed.entries, *(report.entry for report in self._reports.values()))

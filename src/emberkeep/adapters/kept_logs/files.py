@@ -196,11 +196,10 @@ class KeptLogFiles:
     def newest_ms(self, job_id: JobId, epoch: int | None) -> NewestChanges:
         """Return when something of a job was stored last before ``epoch``, and since then. Raises Unavailable."""
         segments = self._segments(job_id)
-        own = {segment for segment in segments if epoch is not None and segment.epoch >= epoch}
-        return NewestChanges(
-            earlier=max((segment.changed_ms for segment in segments if segment not in own), default=0),
-            own=max((segment.changed_ms for segment in own), default=0),
-        )
+        earlier, own = [0], [0]
+        for segment in segments:
+            (earlier if epoch is None or segment.epoch < epoch else own).append(segment.changed_ms)
+        return NewestChanges(earlier=max(earlier), own=max(own))
 
     def forget(self, known: set[JobId]) -> None:
         """Forget the sizes of jobs that are not ``known`` any more."""

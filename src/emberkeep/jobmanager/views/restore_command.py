@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from emberkeep.base.redaction import HIDDEN, is_secret, redacted, redacted_arguments
+from emberkeep.base.redaction import HIDDEN, is_secret, redacted_arguments
 from emberkeep.jobs.model import FILE_OPTIONS, Artefact, ArtefactRole, EntryPoint, EntryPointKind, JobGraph
 
 # What clients write into a job's configuration for themselves. The name follows the savepoint's job.
@@ -75,11 +75,11 @@ def _files(artefacts: Iterable[Artefact], conf: Mapping[str, str], variables: _V
 
 
 def _settings(option: str, settings: Mapping[str, str], variables: _Variables) -> Iterator[str]:
-    for key, value in sorted(redacted(settings).items()):
-        if value == HIDDEN and settings[key]:  # an empty value is no secret
+    for key, value in sorted(settings.items()):
+        if value and is_secret(key, value):  # an empty value is no secret
             yield f"{option} {variables.word(f'{key}=', key)}"
         else:
-            yield _option(option, f"{key}={settings[key]}")
+            yield _option(option, f"{key}={value}")
 
 
 def _option(option: str, value: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Meta
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.identity import Role
 from emberkeep.base.request_context import name_target
+from emberkeep.identities.job_access import visible
 from emberkeep.jobmanager.views.restore_command import restore_command
 from emberkeep.jobs.upgrades.needs import needed_savepoints
 from emberkeep.lifecycle.locations import is_same_place
@@ -140,8 +141,9 @@ async def manifest(call: CheckedRequest) -> msgspec.Struct:
     async with call.api.manifest_reads.place():
         found, sha256 = await call.api.savepoints.manifest(path)
     await check_manifest_access(call, path, found)
-    job = next((job for job in await call.jobs() if job.job_id == found.job_id and job.graph is not None), None)
-    return savepoint_info(path, found, sha256, "" if job is None else restore_command(path, job.graph))
+    seen = visible(call.identity, await call.api.gateway.jobs_of([found.job_id]))
+    command = next((restore_command(path, job.graph) for job in seen if job.graph is not None), "")
+    return savepoint_info(path, found, sha256, command)
 
 
 async def verify(call: CheckedRequest) -> msgspec.Struct:
