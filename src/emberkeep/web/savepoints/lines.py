@@ -18,15 +18,14 @@ from emberkeep.web.formats import byte_size, count, moment
 
 _NOT_VERIFIED = "complete; not verified since this JobManager leads"
 
+MOST_COMMAND = 4_000  # characters of a command on a page
+
 
 class Relative(msgspec.Struct, frozen=True, kw_only=True):
     """A job that has to do with a savepoint."""
 
     job_id: JobId
     name: str
-
-
-MOST_COMMAND = 4_000  # characters of a command on a page
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,10 +38,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
     """One savepoint. ``size`` in bytes and ``duration_ms``: None if unknown. ``started``: the jobs started from it.
 
-    ``is_whole``: the command has the job's options and arguments. ``is_known``: the cluster knows them; a page of many
-    savepoints leaves out very long ones. ``origin``: what the job that made it was started
-    from. ``retired``: retention deletes it, so no job can start from it. ``damaged``: a verification has found a
-    problem, or a reason why a job could fail to start from it.
+    ``is_known``: the cluster knows the job's options and arguments. ``is_whole``: the command has them; it has not if
+    they are very long. ``origin``: what the job that made it was started from. ``retired``: retention deletes it, so no
+    job can start from it. ``damaged``: a verification has found a problem, or a reason why a job could fail to start
+    from it.
     """
 
     path: str
