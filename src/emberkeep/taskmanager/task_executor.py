@@ -122,7 +122,8 @@ class TaskExecutor(Actor):
         or hangs does not keep the task manager away.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.journal.tried(), self._heartbeat_interval)
+            async with asyncio.timeout(self._heartbeat_interval):
+                await self.journal.tried()
         await self.link.run()
 
     @asked

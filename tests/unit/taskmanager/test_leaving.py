@@ -83,3 +83,20 @@ def test_a_task_manager_whose_node_is_taken_away_says_so_and_ends_when_it_is_emp
                 await running
 
     in_virtual_time(scenario)
+
+
+def test_a_task_manager_that_is_cancelled_while_it_begins_ends_at_whatever_step() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        for steps in range(60):
+            system = seeded_system(VirtualClock(cluster.loop), steps, "tm")
+            ports = TaskManagerPorts(rpc=cluster.network, launcher=FakeLauncher(), store=MemoryAgentStore())
+            service = TaskManagerService(system, cluster.configuration, INFO, ports, "jm:1")
+            running = asyncio.create_task(service.run())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            running.cancel()
+            _, late = await asyncio.wait({running}, timeout=60.0)
+            assert not late, f"cancelled after {steps} steps"
+
+    in_virtual_time(scenario)
