@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from emberkeep.spark.java import find_java
@@ -25,6 +27,8 @@ REPLIES = "org.apache.hadoop.hdfs.web.JsonUtilClient"  # Hadoop's client loads i
 TLS = "org.apache.hadoop.hdfs.web.SSLConnectionConfigurator"
 HEAP_MB = 1024
 GC_LOG = "gc.log"
+MIB = 1024**2
+HEAP_ADDRESS = re.compile(r"Heap address: 0x([0-9a-f]+)")
 
 
 @pytest.fixture
@@ -34,7 +38,8 @@ def gateway(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
     if find_java(os.environ).major != JAVA_OF_STANDBYS:
         pytest.skip(f"standby processes need Java {JAVA_OF_STANDBYS}")
-    options = shlex.join((*warm_up_options(HEAP_MB), f"-Xlog:gc:file={tmp_path / GC_LOG}"))
+    log = f"-Xlog:gc,gc+heap+coops=debug:file={tmp_path / GC_LOG}"
+    options = shlex.join((*warm_up_options(HEAP_MB), log))
     arguments = ("--driver-memory", f"{HEAP_MB}m", "--driver-java-options", options, "pyspark-shell")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", shlex.join(arguments))
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -54,6 +59,15 @@ def is_loaded(reflection: Reflection, name: str) -> bool:
         reflection.call("java.lang.ClassLoader", "findLoadedClass", ("java.lang.String",), name, instance=loader)
         is not None
     )
+
+
+def resident_heap(pid: int, log: Path) -> int:
+    """Return how many bytes of a JVM's heap are in memory. ``log``: of its garbage collector."""
+    address = HEAP_ADDRESS.search(log.read_text())
+    assert address is not None
+    first = int(address[1], 16)
+    mappings = psutil.Process(pid).memory_maps(grouped=False)
+    return sum(each.rss for each in mappings if 0 <= int(each.addr.split("-")[0], 16) - first < HEAP_MB * MIB)
 
 
 @pytest.mark.parametrize("state", [StateWarmUp.NONE, StateWarmUp.ENCRYPTED])
@@ -76,6 +90,8 @@ def test_a_warm_up_reads_state_through_a_gateway_if_jobs_can_have_one(
     runtime = gateway.jvm.java.lang.Runtime.getRuntime()
     used = runtime.totalMemory() - runtime.freeMemory()
     assert runtime.totalMemory() > 0.7 * min(10 * used, runtime.maxMemory()), "the job begins in a full heap"
+    resident = resident_heap(gateway.proc.pid, tmp_path / GC_LOG)
+    assert resident < 1.2 * used + 16 * MIB, f"the JVM keeps {resident // MIB} MiB for {used // MIB} MiB of objects"
     collections = (tmp_path / GC_LOG).read_text()
     assert "Pause Full" in collections
     assert "Concurrent Mark" not in collections, "the collector has learned from a warm-up at idle priority"

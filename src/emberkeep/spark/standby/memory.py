@@ -2,7 +2,9 @@
 
 A JVM keeps what its heap once needed, and the C library what native code once needed. Two flags that a running JVM can
 change make the next collections shrink the heap to what is in use. At the end the heap grows again, which takes memory
-only when it is used: a job that begins in a full heap would collect garbage all the time.
+only when it is used: a job that begins in a full heap would collect garbage all the time. G1 returns memory in the
+background after a collection has shrunk the heap, and a heap that grows takes back what is not yet returned. So it
+grows once the system's list of mappings shows that all is returned.
 
 G1 learns from each marking of the heap how early it must begin the next one. What it learns at idle priority is wrong:
 it then marks whenever the job allocates a large array, and a restart takes a second longer. So the warm-up has so much
@@ -11,6 +13,9 @@ room that it never marks.
 
 from __future__ import annotations
 
+import re
+import time
+from pathlib import Path
 from typing import Any
 
 from emberkeep.spark.standby.reflection import Reflection
@@ -24,6 +29,11 @@ _COLLECTIONS = 3  # cleaners run after the first one, and what they release goes
 _FLAGS = "com.sun.management.HotSpotDiagnosticMXBean"
 _STRING = "java.lang.String"
 _TRIM = "systemTrimNativeHeap"
+_HEAP_INFO = "gcHeapInfo"
+_G1_HEAP = re.compile(r"garbage-first heap .*\[0x([0-9a-f]+), 0x([0-9a-f]+)\)")
+_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw")
+_RETURN_SECONDS = 30.0  # at idle priority, on a machine with other work
+_POLL_SECONDS = 0.02
 
 
 def warm_up_options(heap_mb: int) -> tuple[str, ...]:
@@ -33,12 +43,18 @@ def warm_up_options(heap_mb: int) -> tuple[str, ...]:
 
 def release_memory(reflection: Reflection) -> None:
     """Collect all garbage of the JVM and return free memory to the system. Raises SparkInternalsMissing."""
+    heap = _G1_HEAP.search(_diagnose(reflection, _HEAP_INFO) or "")  # other collectors return memory at once
+    maps = Path("/proc", str(reflection.jvm.java.lang.ProcessHandle.current().pid()), "maps")
     usual = _flag(reflection, _LEAST_FREE), _flag(reflection, _MOST_FREE)
     _set_free(reflection, *_SHRINKING)
     try:
         for _ in range(_COLLECTIONS):
             reflection.jvm.java.lang.System.gc()
             reflection.jvm.java.lang.System.runFinalization()
+        if heap is not None:
+            # Nothing is asked of the JVM meanwhile: in a heap this small, a few objects make G1 begin a marking.
+            size = int(reflection.jvm.java.lang.Runtime.getRuntime().totalMemory())
+            _wait_until(maps, int(heap[1], 16), int(heap[2], 16), size)
         _set_free(reflection, *_GROWING)
         reflection.jvm.java.lang.System.gc()
     finally:
@@ -61,14 +77,37 @@ def _flags(reflection: Reflection) -> Any:
     return reflection.jvm.java.lang.management.ManagementFactory.getPlatformMXBean(reflection.load(_FLAGS))
 
 
+def _wait_until(maps: Path, first: int, end: int, size: int) -> None:
+    """Wait until a process can use at most ``size`` bytes from ``first`` to ``end``, or until the time is over."""
+    deadline = time.monotonic() + _RETURN_SECONDS
+    while _mapped(maps.read_text(), first, end) > size and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _mapped(maps: str, first: int, end: int) -> int:
+    """Return how many bytes from ``first`` to ``end`` the process can use. ``maps``: the text of /proc/PID/maps."""
+    mappings = ((int(low, 16), int(high, 16)) for low, high in _MAPPING.findall(maps))
+    return sum(max(0, min(high, end) - max(low, first)) for low, high in mappings)
+
+
 def _trim_native_heap(reflection: Reflection) -> None:
     """Let the C library return free memory; do nothing if this Java cannot request that."""
+    _diagnose(reflection, _TRIM)
+
+
+def _diagnose(reflection: Reflection, command: str) -> str | None:
+    """Return the output of one of the JVM's diagnostic commands; None if this Java does not have it."""
     jvm = reflection.jvm
     server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
     commands = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
     kind, name = "javax.management.MBeanServer", "javax.management.ObjectName"
     about = reflection.call(kind, "getMBeanInfo", (name,), commands, instance=server)
-    if _TRIM in {str(operation.getName()) for operation in about.getOperations()}:
-        nothing = (reflection.array(jvm.java.lang.Object, ()), reflection.array(jvm.java.lang.String, ()))
-        parameters = (name, _STRING, "[Ljava.lang.Object;", f"[L{_STRING};")
-        reflection.call(kind, "invoke", parameters, commands, _TRIM, *nothing, instance=server)
+    signatures = {str(operation.getName()): len(operation.getSignature()) for operation in about.getOperations()}
+    if command not in signatures:
+        return None
+    # A command with options takes one array of words.
+    words = [reflection.array(jvm.java.lang.String, ())] * signatures[command]
+    values = reflection.array(jvm.java.lang.Object, words)
+    types = reflection.array(jvm.java.lang.String, [f"[L{_STRING};"] * len(words))
+    parameters = (name, _STRING, "[Ljava.lang.Object;", f"[L{_STRING};")
+    return str(reflection.call(kind, "invoke", parameters, commands, command, values, types, instance=server))
