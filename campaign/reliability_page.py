@@ -94,7 +94,8 @@ def page(
         "## What was tried",
         "",
         *table(("level", "seed", "tried", "judged", "failed", "code"), tried(campaigns)),
-        "A failed history broke a rule when it was played.",
+        "*n of m*: there are m of them, or the lab has set itself m. A failed history broke a rule when it was played. The code is the"
+        " commit that was played; what has changed since then, `git log` shows.",
         "",
         *_faults(campaigns),
         *_failed(campaigns, findings),
@@ -165,13 +166,14 @@ def _planted(campaigns: Sequence[Progress]) -> list[str]:
         + (f" Not found: {', '.join(f'`{name}`' for name in missed)}." if missed else ""),
         "",
     ]
-    domains: dict[str, list[int]] = {}
+    domains: dict[str, Counter[str]] = {}
     for hunt in hunts.values():
-        counts = domains.setdefault(hunt.domain, [0, 0])
-        counts[0] += 1
-        counts[1] += hunt.found is not None
-    rows = [(f"`{domain}`", *(str(count) for count in counts)) for domain, counts in sorted(domains.items())]
-    return lines + table(("domain", "planted", "found"), rows)
+        counts = domains.setdefault(hunt.domain, Counter())
+        counts["planted"] += 1
+        counts[hunt.unit] += hunt.found is not None
+    heads = {"planted": "planted", **{unit: f"found by {unit}" for unit in ("worlds", "tests", "histories")}}
+    rows = [(f"`{name}`", *(f"{counts[each] or ''}" for each in heads)) for name, counts in sorted(domains.items())]
+    return lines + table(("domain", *heads.values()), rows)
 
 
 def _recoveries(campaigns: Sequence[Progress]) -> list[str]:

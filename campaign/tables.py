@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from campaign.outages import OVERTAKEN
 
+_LEAST_OF_P90 = 10
+
 
 def distribution(seconds: Mapping[str, int]) -> dict[str, float]:
     """Return how often a fault was measured, how often no stream stood still, and the quantiles of the others."""
@@ -22,10 +24,16 @@ def distribution(seconds: Mapping[str, int]) -> dict[str, float]:
 
 
 def durations(seconds: Mapping[str, int]) -> dict[str, float]:
-    """Return how often something was measured, and the quantiles of all that was: 0 s is a time like others."""
+    """Return how often something was measured, and the quantiles of all that was: 0 s is a time like others.
+
+    There is no 90th percentile of fewer than ten: it would be the largest.
+    """
     values = {float(text): count for text, count in seconds.items()}
     ordered = sorted(value for value, count in values.items() if value != OVERTAKEN for _ in range(count))
-    return {"measured": len(ordered), **_quantiles(ordered)}
+    found = {"measured": len(ordered), **_quantiles(ordered)}
+    if len(ordered) < _LEAST_OF_P90:
+        found.pop("p90", None)
+    return found
 
 
 def _quantiles(ordered: Sequence[float]) -> dict[str, float]:

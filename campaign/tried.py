@@ -12,6 +12,12 @@ from campaign.soak.drift import drifts
 
 Row = tuple[str, str, str, str, str, str]
 
+# What the lab has set itself to try.
+_WORLDS = 200_000
+_FAULTS_OF_STUBS = 10_000
+_FAULTS_OF_SPARK = 1_000
+_HOURS = 4
+
 
 def commands(campaigns: Sequence[Progress]) -> Iterator[str]:
     """Return the command of each level, with as many minutes as it took."""
@@ -71,15 +77,18 @@ def failures(campaigns: Sequence[Progress]) -> Iterator[tuple[str, str, str]]:
 def _crashes(progress: Progress) -> Row:
     figures = progress.crashes
     points = sum(sum(component.points.values()) for component in figures.components.values())
-    both = sum(pair.at_once + pair.in_turn for pair in figures.pairs.values())
+    pairs = figures.pairs.values()
+    at_once, at_once_of = sum(pair.at_once for pair in pairs), sum(pair.at_once_of for pair in pairs)
+    in_turn, in_turn_of = sum(pair.in_turn for pair in pairs), sum(pair.in_turn_of for pair in pairs)
     what = f"{points:,} crash points of {len(figures.components)} components"
-    pairs = f"{both:,} crashes of {len(figures.pairs)} pairs"
-    return "crashes", f"{progress.seed}", what, pairs, f"{len(figures.failures):,}", _code(figures.revisions)
+    judged = f"{len(pairs)} pairs of components: {at_once:,} of {at_once_of:,} crashes at once, "
+    judged += f"{in_turn:,} of {in_turn_of:,} one after the other"
+    return "crashes", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)
 
 
 def _simulation(progress: Progress) -> Row:
     figures = progress.figures
-    what = f"{figures.worlds:,} worlds, {sum(figures.faults.values()):,} faults"
+    what = f"{figures.worlds:,} worlds of {_WORLDS:,}, {sum(figures.faults.values()):,} faults"
     hours = f"{figures.virtual_seconds / 3600:,.0f} virtual hours, {len(figures.triples):,} triples"
     failed = len(progress.failures) + len(progress.mended)
     return "simulation", f"{progress.seed}", what, hours, f"{failed:,}", _code(progress.revisions)
@@ -87,7 +96,7 @@ def _simulation(progress: Progress) -> Row:
 
 def _processes(progress: Progress) -> Row:
     figures = progress.real
-    what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults"
+    what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults of {_FAULTS_OF_STUBS:,}"
     judged = f"{sum(figures.operations.values()):,} operations, {figures.entries:,} entries"
     return "processes", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)
 
@@ -107,7 +116,7 @@ def _load(progress: Progress) -> Row:
 
 def _spark(progress: Progress) -> Row:
     figures = progress.spark
-    what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults"
+    what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults of {_FAULTS_OF_SPARK:,}"
     judged = f"{sum(figures.outputs.values()):,} outputs of {sum(figures.rows.values()):,} rows"
     judged += f", {figures.differences:,} differ"
     return "spark", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)
@@ -116,10 +125,13 @@ def _spark(progress: Progress) -> Row:
 def _soak(progress: Progress) -> Row:
     figures = progress.soak
     found = drifts(figures.samples)
-    what = f"{figures.rounds:,} rounds, {figures.seconds / 3600:.1f} hours"
+    what = f"{figures.rounds:,} rounds, {figures.seconds / 3600:.1f} hours of {_HOURS}"
     judged = f"{len(found)} values, {sum(each.grows for each in found)} grow"
     return "soak", f"{progress.seed}", what, judged, f"{len(figures.problems):,}", _code(figures.revisions)
 
 
 def _code(revisions: Sequence[str]) -> str:
-    return ", ".join(revisions)
+    """Say which versions were played: the newest one, and how many there were before it."""
+    if len(revisions) <= 1:
+        return "".join(revisions)
+    return f"{revisions[-1]} and {len(revisions) - 1} before it"

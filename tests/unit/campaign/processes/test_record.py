@@ -177,7 +177,7 @@ def test_the_report_has_the_figures(tmp_path: Path) -> None:
         "| objects whose histories were checked | 4, 0 undecided |",
         "| jobs | 2 FINISHED |",
         "| 1 | job store: a\\|b | .campaign/5/processes/history-1.json |",
-        "| kill leader | 2 | 3.00 | 3.00 | 3.00 | 3.00 | 3.00 |",
+        "| kill leader | 2 | 3.00 | 3.00 | – | 3.00 | 3.00 |",
     ):
         assert part in text
     data = json.loads((tmp_path / "report.json").read_text())
