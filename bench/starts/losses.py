@@ -36,6 +36,7 @@ _TASK_SECONDS = 120.0
 def measure_costs(plan: Plan) -> list[Figure]:
     """What waiting standby processes cost, and the processor time of a short job beside spark-submit's."""
     with temporary_directory() as directory, marked({}) as environment:
+        execute([EMBERKEEP, "prepare"], directory, environment)  # as a cluster does that has run for a while
         with bench_cluster(directory / "hot", environment, 1) as cluster:
             cluster.wait_until_warm()
             costs = waiting_costs(str(directory))
