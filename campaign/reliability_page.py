@@ -94,8 +94,8 @@ def page(
         "## What was tried",
         "",
         *table(("level", "seed", "tried", "judged", "failed", "code"), tried(campaigns)),
-        "*n of m*: there are m of them, or the lab has set itself m. A failed history broke a rule when it was played. The code is the"
-        " commit that was played; what has changed since then, `git log` shows.",
+        "*n of m*: there are m of them, or the lab has set itself m. A failed history broke a rule when it was played."
+        " The code is the commit that was played; what has changed since then, `git log` shows.",
         "",
         *_faults(campaigns),
         *_failed(campaigns, findings),
@@ -255,8 +255,10 @@ def _compared(benches: Sequence[Bench]) -> list[str]:
         "### Beside Flink and spark-submit",
         "",
         "The same kinds of faults, one at a time. Flink 2.3 has its defaults, with a checkpoint each second, a spare"
-        " task manager and a standby JobManager. Its results count once the next checkpoint is complete. The load"
-        " average is that of the machine, before each section and after it.",
+        " task manager and a standby JobManager. Its results count once the next checkpoint is complete. Flink"
+        " publishes no times of recovery. Its documentation has the timeouts behind them: `heartbeat.timeout`, 50 s,"
+        " and `high-availability.zookeeper.client.session-timeout`, 60 s. The load average is that of the machine,"
+        " before each section and after it.",
         "",
         *table(("seconds", "n", "median", "least", "largest", "load average"), rows),
     ]
