@@ -97,6 +97,7 @@ def write_on_disk(path: str, data: bytes) -> None:
     directory, aside = path.rpartition("/")[0] or "/", f"{path}.tmp"
     with _errors_of(path):
         make_private_directory(directory)
+        make_directories(Path(directory))  # it exists now: this syncs its name
         with Path(aside).open("wb") as file:
             file.write(data)
             file.flush()
