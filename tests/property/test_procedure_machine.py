@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -24,6 +25,7 @@ from emberkeep.lifecycle.machine import (
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureRequest
 
 TRIGGER = "f" * 32
+_DURABLE = (Step.KEEP_STATE, Step.WRITE_SAVEPOINT)
 CALLS = {
     Step.PREPARE_TO_SHUTDOWN: "prepare_to_shutdown",
     Step.SNAPSHOT_STATE: "snapshot_state",
@@ -129,6 +131,17 @@ def test_a_move_keeps_what_functions_have_and_leaves_once_it_is_recorded() -> No
     assert driver.steps == [*keeping, Step.LEAVE]
 
 
+@pytest.mark.req("SAFE-24")
+@pytest.mark.parametrize("procedure", [each for each in Procedure if each.makes_savepoint])
+def test_no_savepoint_is_written_of_functions_whose_state_is_not_kept(procedure: Procedure) -> None:
+    driver = Driver(procedure, failing=[PLANS[procedure].index(Step.KEEP_STATE)])
+
+    driver.run()
+
+    assert driver.phase is ProcedurePhase.FAILED
+    assert not {Step.WRITE_SAVEPOINT, Step.NOTIFY_COMPLETE} & set(driver.steps)
+
+
 @pytest.mark.req("SAFE-19")
 @pytest.mark.parametrize("failing", [Step.SNAPSHOT_STATE, Step.KEEP_STATE])
 def test_a_driver_whose_functions_state_is_not_kept_does_not_leave(failing: Step) -> None:
@@ -179,10 +192,10 @@ def _check_forward(driver: Driver) -> None:
         assert Step.NOTIFY_COMPLETE in succeeded, "END-6: no shutdown without a complete savepoint"
         assert all(good for step, good in driver.trace[: len(early)] if step is not Step.NOTIFY_COMPLETE)
         assert driver.phase is ProcedurePhase.COMPLETED
-    durable = Step.WRITE_SAVEPOINT if driver.request.procedure.makes_savepoint else Step.KEEP_STATE
-    for earlier, later in ((Step.SNAPSHOT_STATE, durable), (durable, Step.NOTIFY_COMPLETE)):
+    durable = [step for step in PLANS[driver.request.procedure] if step in _DURABLE]
+    for earlier, later in itertools.pairwise([Step.SNAPSHOT_STATE, *durable, Step.NOTIFY_COMPLETE]):
         if later in steps:
-            assert earlier in succeeded[: succeeded.index(earlier) + 1]
+            assert (earlier, True) in driver.trace[: steps.index(later)]
     for step in (Step.NOTIFY_COMPLETE, Step.SHUTDOWN):
         assert steps.count(step) <= TRIES
 

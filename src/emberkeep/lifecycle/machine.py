@@ -4,7 +4,8 @@ Pure: events in, effects out.
 
 Each effect is one step; its result comes back as an event. The table PLANS gives the order of the steps, and with it
 the order of calls to user functions (END-3). ``close`` is not in the table, because it is called at every end of a
-driver.
+driver. The state of functions is kept before a savepoint is written: whenever the savepoint exists, the next attempt
+finds a state that is at least as new.
 
 Until the savepoint is complete and the functions have been notified, a failure is rolled back: the steps begun so far
 are undone, the queries are resumed or started again, and the job continues (END-6). If that is impossible, the attempt
@@ -55,6 +56,7 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
         Step.SNAPSHOT_STATE,
         Step.RETAIN_BATCHES,
         Step.RESUME,
+        Step.KEEP_STATE,
         Step.WRITE_SAVEPOINT,
         Step.RELEASE_BATCHES,
         Step.NOTIFY_COMPLETE,
@@ -63,6 +65,7 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
         Step.CHECK,
         Step.FINISH_BATCHES,
         Step.SNAPSHOT_STATE,
+        Step.KEEP_STATE,
         Step.WRITE_SAVEPOINT,
         Step.NOTIFY_COMPLETE,
     ),
@@ -72,6 +75,7 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
         Step.DRAIN,
         Step.PREPARE_TO_SHUTDOWN,
         Step.SNAPSHOT_STATE,
+        Step.KEEP_STATE,
         Step.WRITE_SAVEPOINT,
         Step.NOTIFY_COMPLETE,
         Step.SHUTDOWN,

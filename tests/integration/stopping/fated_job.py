@@ -128,17 +128,23 @@ def through(worker: Callable[[], object]) -> Callable[[Iterable[Any]], Iterator[
 
 
 def write_down_savepoints(called: Calls) -> None:
-    """The moment at which all files of a savepoint are copied, and its manifest is not written."""
+    """The moments before a savepoint's manifest is written, when all its files are copied, and after that."""
     from emberkeep.spark.stopping import savepoint_copy
 
     module: Any = savepoint_copy
-    original = module.encode_manifest
+    original, original_write = module.encode_manifest, module.SavepointWriter.write
 
     def encode(manifest: Any) -> Any:
         called("savepoint")
         return original(manifest)
 
+    def write(*arguments: Any) -> Any:
+        written = original_write(*arguments)
+        called("manifest")
+        return written
+
     module.encode_manifest = encode
+    module.SavepointWriter.write = write
 
 
 def stop_all(spark: Any) -> None:

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 _JOB = Path(__file__).with_name("fated_job.py")
 _START, _ROWS = 1_600_000_000, 10  # rows of a file: one window of ten seconds
 _STOP_SECONDS = 720.0  # several drivers one after the other
-_SAVEPOINT = ("snapshot_state", "savepoint", "notify_checkpoint_complete")
+_SAVEPOINT = ("snapshot_state", "savepoint", "manifest", "notify_checkpoint_complete")
 # The table of END-3; with executors, whose functions are called first.
 SUSPEND = (*_SAVEPOINT, "close")
 DRAIN = ("MAX_WATERMARK", "prepare_to_shutdown", *_SAVEPOINT, "shutdown", "close")
@@ -37,12 +37,13 @@ FINITE = ("prepare_to_shutdown", "shutdown", "close")
 CANCEL = ("close",)
 
 # Fates, in the order of the attempts that suffer them. Each but the last leaves the stop to the next attempt.
-SUSPEND_DEATHS = ("driver savepoint", "driver notify_checkpoint_complete", "driver close")
+SUSPEND_DEATHS = ("driver savepoint", "driver manifest", "driver notify_checkpoint_complete", "driver close")
 DRAIN_DEATHS = (
     "driver MAX_WATERMARK",
     "executor prepare_to_shutdown",
     "executor snapshot_state",
     "driver savepoint",
+    "driver manifest",
     "executor notify_checkpoint_complete",
     "driver shutdown",
     "driver close",
@@ -156,12 +157,12 @@ def expected(plan: tuple[str, ...], last: str, executors: bool) -> list[str]:
     """The calls of an attempt, up to the one that it dies of."""
     calls = []
     for call in plan:
-        both = executors and call not in ("MAX_WATERMARK", "savepoint")
+        both = executors and call not in ("MAX_WATERMARK", "savepoint", "manifest")
         calls += [f"executor {call}", f"driver {call}"] if both else [f"driver {call}"]
     return calls[: calls.index(last) + 1]
 
 
-@pytest.mark.req("END-1", "END-2", "END-3", "END-5", "END-6", "END-7", "END-8")
+@pytest.mark.req("END-1", "END-2", "END-3", "END-5", "END-6", "END-7", "END-8", "SAFE-24")
 def test_stops_that_fail_a_suspend_whose_drivers_die_and_cancellations(jobs: FatedJobs) -> None:
     jobs.more()
     first = jobs.submit("stream")
@@ -178,7 +179,7 @@ def test_stops_that_fail_a_suspend_whose_drivers_die_and_cancellations(jobs: Fat
     assert set(jobs.windows().values()) == {_ROWS}, "each window once, with all its rows"
 
 
-@pytest.mark.req("END-1", "END-2", "END-3", "END-4", "END-7", "END-8")
+@pytest.mark.req("END-1", "END-2", "END-3", "END-4", "END-7", "END-8", "SAFE-24")
 def test_a_drain_whose_drivers_die_and_savepoints_that_are_refused(jobs: FatedJobs) -> None:
     jobs.more()
     first = jobs.submit("stream")
@@ -218,8 +219,8 @@ def _suspended(jobs: FatedJobs, job: JobId) -> str:
         calls = jobs.attempt(job, attempt, already)
         if attempt == 1 and calls[-1] == "executor close":
             del calls[-1]  # of a worker that has had the time for it, its driver being dead
-        # The second attempt has completed a savepoint, the first of the job: the third has its state.
-        given = ["driver initialize_state 1"] if attempt == 3 else []
+        # Each attempt has kept the state for the next one before it wrote its savepoint.
+        given = [f"driver initialize_state {attempt - 1}"] if attempt > 1 else []
         # Only in the first one a batch has run, so no others have workers.
         assert calls == [*given, *expected(SUSPEND, death, executors=attempt == 1)], attempt
     assert jobs.visible() == before, "nothing is flushed"
@@ -233,7 +234,7 @@ def _canceled(jobs: FatedJobs, stream: JobId, batch: JobId) -> None:
     until(lambda: "driver goes on" in jobs.attempt(batch, 1), lambda: jobs.cluster.story(batch))
     jobs.more()
     jobs.wait_for_window(stream, jobs.files - 2)
-    for job, begun in ((stream, ["driver initialize_state 2"]), (batch, ["driver goes on"])):
+    for job, begun in ((stream, [f"driver initialize_state {len(SUSPEND_DEATHS)}"]), (batch, ["driver goes on"])):
         jobs.cluster.cancel(job)
         jobs.cluster.wait_for_end(job, JobStatus.CANCELED)
         assert jobs.attempt(job, 1) == [*begun, *expected(CANCEL, "driver close", executors=True)]
@@ -262,7 +263,8 @@ def _drained(jobs: FatedJobs, job: JobId) -> str:
     assert stopped.code == 0, jobs.cluster.story(job)
     details = jobs.cluster.wait_for_end(job)
     assert details.emberkeep.attempt == len(DRAIN_DEATHS), "the end was recorded: no attempt follows"
-    complete = DRAIN_DEATHS.index("executor notify_checkpoint_complete") + 1  # the first savepoint after _saved
+    complete = DRAIN_DEATHS.index("executor notify_checkpoint_complete") + 1
+    kept = DRAIN_DEATHS.index("driver savepoint") + 1  # the first attempt that has kept a state after _saved
     for attempt, death in enumerate(DRAIN_DEATHS, 1):
         calls = jobs.attempt(job, attempt)
         if death != "driver close" and calls[-1] == "executor close":
@@ -270,7 +272,7 @@ def _drained(jobs: FatedJobs, job: JobId) -> str:
         began = calls.index(DRAIN_DEATHS[0])
         assert calls[began:] == expected(DRAIN, death, executors=True), attempt
         if attempt > 1:
-            assert calls[:began] == [f"driver initialize_state {1 + max(0, attempt - complete)}"], attempt
+            assert calls[:began] == [f"driver initialize_state {1 + max(0, attempt - kept)}"], attempt
     assert len({each.visible for each in jobs.calls(job) if each.attempt <= complete}) == 1
     assert len(before) < len(jobs.visible())
     assert jobs.visible() == list(range(read * _ROWS)), "all that was read, once"

@@ -59,7 +59,7 @@ class DriverProcedures:
         self._leave = leave
         self._step_seconds = step_seconds
         self._thread = _new_thread()
-        self._states: dict[str, Mapping[str, bytes]] = {}  # states of functions, by trigger id
+        self._states: dict[str, Mapping[str, bytes]] = {}  # states of functions, by trigger id; of one request
         self._lock = threading.Lock()
         self._note: Noted | None = None
         self._limited: tuple[ProcedureRequest, Limit] | None = None  # the newest request with a deadline, and its limit
@@ -153,16 +153,20 @@ class DriverProcedures:
             case Step.CHECK | Step.WRITE_SAVEPOINT | Step.DISCARD_SAVEPOINT:
                 return self._savepoint_step(step, request, queries)
             case Step.SNAPSHOT_STATE if functions is not None:
-                self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
+                self._states = {request.trigger_id: functions.snapshot_state(request.requested_ms)}
                 return StepDone(request.trigger_id, step, warning=_lost(functions.losses()))
             case Step.KEEP_STATE:
-                queries.keep_states(self._states.pop(request.trigger_id, {}), self._clock.now_ms())
+                self._keep_states(request, queries)
             case Step.PREPARE_TO_SHUTDOWN | Step.NOTIFY_COMPLETE | Step.SHUTDOWN if functions is not None:
                 _call(functions, step, request)
             case _:
                 warning = self._query_step(step, request, queries)
                 return StepDone(request.trigger_id, step, warning=warning)
         return StepDone(request.trigger_id, step)
+
+    def _keep_states(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
+        savepoint = self._directory(request, self._spec.attempt) if request.procedure.makes_savepoint else ""
+        queries.keep_states(savepoint, self._states.get(request.trigger_id, {}), self._clock.now_ms())
 
     def _query_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> str:
         """Carry out a step on the queries. Return a warning for users, or ""."""

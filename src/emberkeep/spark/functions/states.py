@@ -1,8 +1,11 @@
-"""Keep the newest recorded states of user functions next to the job's checkpoints, for the start of later attempts.
+"""Keep the newest states of user functions next to the job's checkpoints, for the start of later attempts.
 
-States are recorded with savepoints: first the one that the job starts from, then each one that the job completes. A
-copy of the newest states is kept because a savepoint may be removed, or be slow to read. When a driver moves, there is
-no savepoint, so the driver keeps the current states of its functions.
+The first states are those in the savepoint that the job starts from. Newer ones are kept whenever functions are asked
+for their states: for a savepoint before its first file is written, and for a move of the driver. So no savepoint has
+newer states than those kept here.
+
+States count even if their savepoint was never completed, because a later attempt does not return to an older savepoint:
+its queries continue from their newest committed batches, and the newest states are the closest to these.
 
 ```
 <root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the one with the highest number counts
@@ -42,7 +45,7 @@ class KeptStates(Compatible, frozen=True, kw_only=True):
     """Results of ``snapshot_state``, by instance, in ``states``. Persisted (kind "function-states", version 1)."""
 
     job_id: JobId  # the job that keeps the states
-    savepoint: str  # location of the savepoint with these states; "" if the driver moved
+    savepoint: str  # location of the savepoint that they were kept for, complete or not; "" if the driver moved
     created_ms: int  # time of that savepoint or of the move, in Unix milliseconds
     states: dict[str, bytes]
 
@@ -86,21 +89,16 @@ class FunctionStates:
             return self._begun
 
     def keep(self, session: Any, savepoint: str, created_ms: int, states: Mapping[str, bytes]) -> None:
-        """Keep the states of a savepoint that this job has completed. A failure causes only a warning."""
-        kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
-        with self._lock:
-            self._try_to_write(session, kept)
+        """Keep states for later attempts; they are durable when this returns.
 
-    def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
-        """Keep the states before this attempt ends because its driver moves; they are durable when this returns.
-
-        Raises EmberkeepError if they were not kept; in that case the attempt must not end.
+        Call this before a savepoint with these states is complete, or before the attempt ends because its driver moves
+        (``savepoint`` is "" then). Raises EmberkeepError if they were not kept: neither may happen then.
         """
-        kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
+        kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
         with self._lock:
             self._places.require_own()
             files, directory = self._reach(session)
-            if kept.states or files.numbered(directory):  # otherwise the job has no functions with state
+            if kept.states or self._begun or files.numbered(directory):  # otherwise no function has, or had, state
                 self._write(session, kept)
 
     def _find(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
@@ -142,7 +140,15 @@ class FunctionStates:
         self._may_commit()
         files.write(f"{directory}/{before[-1] + 1 if before else 0}", data)
         for number in before:
-            files.delete(f"{directory}/{number}")
+            self._forget(files, f"{directory}/{number}")
+
+    @staticmethod
+    def _forget(files: HadoopFiles, record: str) -> None:
+        """Delete a record that a newer one replaces. If that fails, the next write tries again."""
+        try:
+            files.delete(record)
+        except EmberkeepError as error:
+            log.warning("cannot delete older states of functions", record=record, reason=str(error))
 
     def _try_to_write(self, session: Any, kept: KeptStates) -> None:
         try:
@@ -162,7 +168,7 @@ def _notice(attempt: int, kept: KeptStates) -> str:
     names = sorted({_NUMBER.sub("", name) for name in kept.states})
     shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
     at = datetime.fromtimestamp(kept.created_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    when = f"in the savepoint {kept.savepoint}" if kept.savepoint else "when the job's driver moved"
+    when = f"for the savepoint {kept.savepoint}" if kept.savepoint else "when the job's driver moved"
     return (
         f"attempt {attempt} gives its functions the state that they had {when} ({at}): {shown}. Changes that "
         "micro-batches made after that are lost"

@@ -230,22 +230,22 @@ class QueryProcedures:
     def write_savepoint(
         self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch
     ) -> Written:
-        """Write a savepoint of all queries with a checkpoint and of ``functions``; keep the states for later attempts.
+        """Write a savepoint of all queries with a checkpoint and of ``functions``, whose states were kept before.
 
         Raises ProcedureRefused (no query has a checkpoint), RetryLater, Fatal.
         """
         queries = self._queries.recoverable()
         if not queries:
             raise _nothing_to_save()
-        written = self._writer(directory).write(heading, queries, self.pauses.paused_at, functions, watch)
-        if self._states is not None:
-            self._states.keep(self._queries.session(), written.path, heading.created_ms, functions)
-        return written
+        return self._writer(directory).write(heading, queries, self.pauses.paused_at, functions, watch)
 
-    def keep_states(self, functions: Mapping[str, bytes], now_ms: int) -> None:
-        """Keep the states of functions durably for the attempt after a driver's move. Raises EmberkeepError."""
+    def keep_states(self, savepoint: str, functions: Mapping[str, bytes], now_ms: int) -> None:
+        """Keep the states of functions durably for later attempts. Raises EmberkeepError.
+
+        ``savepoint``: location of the savepoint that will contain them; "" if the driver moves.
+        """
         if self._states is not None:
-            self._states.keep_for_move(self._queries.session(), now_ms, functions)
+            self._states.keep(self._queries.session(), savepoint, now_ms, functions)
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()

@@ -92,10 +92,9 @@ class Restore:
     def function_states(self, session: Any) -> Mapping[str, bytes]:
         """Return the states that functions start with, by instance; empty if no states exist.
 
-        In the first attempt
-        these are the states in the savepoint. A later attempt uses the newest recorded states. Each is what
-        ``snapshot_state`` had returned. Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a newer Emberkeep
-        made the savepoint).
+        In the first attempt these are the states in the savepoint. A later attempt uses the newest kept states. Each is
+        what ``snapshot_state`` had returned. Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a newer
+        Emberkeep made the savepoint).
         """
         return self._states.begin_with(session, lambda: self._states_in_savepoint(session))
 

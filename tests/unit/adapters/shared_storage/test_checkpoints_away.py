@@ -317,10 +317,8 @@ def test_functions_do_not_begin_empty_while_their_states_are_away(
     assert attempt(2).begin_with(None, lambda: None) == {"sink": b"1"}
     assert "emberkeep: waiting for the job's checkpoints: " in capsys.readouterr().err
     mount.unmount()
-    attempt(2).keep(None, "/s/2", 2, {"sink": b"2"})
-    assert "cannot keep the states of functions in /s/2 for later attempts" in capsys.readouterr().err
     with pytest.raises(Unavailable):
-        attempt(2).keep_for_move(None, 2, {"sink": b"2"})
+        attempt(2).keep(None, "/s/2", 2, {"sink": b"2"})
     assert not mount.place.exists(), "nothing is written where it would be hidden"
 
 

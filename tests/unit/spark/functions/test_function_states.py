@@ -64,7 +64,7 @@ def test_a_later_attempt_begins_with_the_newest_states_and_says_whose(
     assert first.begin_with(None, gone) == {"sink": b"1"}, "it goes on with what it has begun with"
     assert attempt(3).begin_with(None, gone) == {"sink": b"2", "worker@2": b"3"}
     said = capsys.readouterr().err
-    assert "the savepoint /s/own-2 (2020-09-13 12:26:40 UTC): sink, worker." in said
+    assert "for the savepoint /s/own-2 (2020-09-13 12:26:40 UTC): sink, worker." in said
     assert len(list((tmp_path / "job" / "_emberkeep_functions").iterdir())) == 1
 
 
@@ -73,10 +73,23 @@ def test_an_attempt_of_a_job_without_savepoints_begins_with_nothing(
 ) -> None:
     for number in (1, 2):
         assert attempt(number).begin_with(None, lambda: None) == {}
-    assert not (tmp_path / "job").exists()
     attempt(2).keep(None, "/s/own", 1, {})
-    assert attempt(3).begin_with(None, started_from) == {}, "in the newest savepoint there were none"
+    assert not (tmp_path / "job").exists(), "nothing is written for jobs without such functions"
     assert capsys.readouterr().err == ""
+
+
+def test_functions_that_have_no_state_any_more_begin_with_none(
+    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt(1).keep(None, "/s/own", 1, {"sink": b"1"})
+    attempt(2).keep(None, "/s/own", 1, {})
+    assert attempt(3).begin_with(None, gone) == {}
+    with monkeypatch.context() as patched:
+        patched.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
+        other = attempt(1, JobId("b" * 32))
+        assert other.begin_with(None, started_from) == {"sink": b"1"}
+    other.keep(None, "/s/own", 1, {})
+    assert attempt(2, JobId("b" * 32)).begin_with(None, gone) == {}
 
 
 def test_what_another_job_has_kept_is_not_taken(attempt: Callable[..., FunctionStates]) -> None:
@@ -84,38 +97,57 @@ def test_what_another_job_has_kept_is_not_taken(attempt: Callable[..., FunctionS
     assert attempt(2).begin_with(None, started_from) == {"sink": b"1"}
 
 
-def test_a_savepoint_stands_when_its_states_cannot_be_kept(
+def test_a_start_whose_states_cannot_be_kept_warns_and_needs_the_savepoint_again(
     attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attempt(1).begin_with(None, started_from)
     monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
-    attempt(1).keep(None, "/s/own", 1, {"sink": b"2"})
-    assert "cannot keep the states of functions in /s/own for later attempts: " in capsys.readouterr().err
+    assert attempt(1).begin_with(None, started_from) == {"sink": b"1"}
+    assert "cannot keep the states of functions in /s/first for later attempts: " in capsys.readouterr().err
+    with pytest.raises(Fatal, match="the savepoint is gone"):
+        attempt(2).begin_with(None, gone)
+    assert attempt(2).begin_with(None, started_from) == {"sink": b"1"}
+
+
+@pytest.mark.req("SAFE-19", "SAFE-24")
+@pytest.mark.parametrize("savepoint", ["/s/own", ""])
+def test_states_that_cannot_be_kept_leave_the_earlier_ones(
+    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch, savepoint: str
+) -> None:
+    """Then there is no savepoint, and the driver does not move."""
+    attempt(1).begin_with(None, started_from)
+    with monkeypatch.context() as patched:
+        patched.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
+        with pytest.raises(Fatal, match="no space left"):
+            attempt(1).keep(None, savepoint, 1, {"sink": b"2"})
     assert attempt(2).begin_with(None, gone) == {"sink": b"1"}
-    assert "the savepoint /s/first" in capsys.readouterr().err
+
+
+def test_older_states_that_cannot_be_deleted_do_not_count_and_go_later(
+    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class NothingIsDeleted(FilesOnDisk):
+        def delete(self, location: str) -> None:
+            raise Fatal(f"{location}: permission denied")
+
+    attempt(1).begin_with(None, started_from)
+    with monkeypatch.context() as patched:
+        patched.setattr(function_states, "HadoopFiles", lambda _: NothingIsDeleted())
+        attempt(1).keep(None, "/s/own", 1, {"sink": b"2"})
+        assert attempt(2).begin_with(None, gone) == {"sink": b"2"}
+    attempt(2).keep(None, "/s/own", 1, {"sink": b"3"})
+    assert len(list((tmp_path / "job" / "_emberkeep_functions").iterdir())) == 1
 
 
 @pytest.mark.req("SAFE-19")
 def test_the_attempt_after_a_move_begins_with_what_functions_had(
-    attempt: Callable[..., FunctionStates], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    attempt: Callable[..., FunctionStates], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    attempt(1).keep_for_move(None, 1, {})
-    assert not (tmp_path / "job").exists(), "nothing is written for jobs without such functions"
     attempt(1).begin_with(None, started_from)
-    attempt(1).keep_for_move(None, 1_600_000_000_000, {"sink": b"2"})
+    attempt(1).keep(None, "", 1_600_000_000_000, {"sink": b"2"})
     assert attempt(2).begin_with(None, gone) == {"sink": b"2"}
     assert "that they had when the job's driver moved (2020-09-13 12:26:40 UTC): sink." in capsys.readouterr().err
-    attempt(2).keep_for_move(None, 2, {})
+    attempt(2).keep(None, "", 2, {})
     assert attempt(3).begin_with(None, gone) == {}, "they had none any more"
-
-
-@pytest.mark.req("SAFE-19")
-def test_a_move_whose_states_cannot_be_kept_says_so(
-    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
-    with pytest.raises(Fatal, match="no space left"):
-        attempt(1).keep_for_move(None, 1, {"sink": b"2"})
 
 
 @pytest.mark.req("HA-7")
