@@ -47,8 +47,8 @@ def test_savepoints_are_made_and_deleted_without_anybody_asking(cluster: Cluster
     def has_deleted() -> bool:
         return "savepoint-retired" in shell.done("events", job, "-o", "json").out
 
+    until(lambda: cluster.job(job).emberkeep.attempt == 2, lambda: cluster.story(job))
     until(has_deleted, "a periodic savepoint is deleted")
-    assert cluster.job(job).emberkeep.attempt == 2
     periodic = cluster.job(job).emberkeep.periodic_savepoints
     assert periodic is not None
     assert periodic.kept >= 1
