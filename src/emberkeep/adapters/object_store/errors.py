@@ -21,6 +21,8 @@ _EXPIRED = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 _LATE = ("RequestTimeout",)
 # The clocks of this machine and of the store differ.
 _SKEWED = ("RequestTimeTooSkewed",)
+# S3 says this of an upload in parts whose last request it has carried out: the reply to that was lost.
+_NO_UPLOAD = ("NoSuchUpload",)
 _TOO_BUSY = {408, 425, 429}
 _CREDENTIALS = "set the store's credentials in the environment of this process"
 
@@ -37,6 +39,8 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
         return Fatal(f"{action}: the environment has no credentials", hint=_CREDENTIALS)
     if code in _NO_BUCKET:
         return Fatal(f"{action}: the bucket does not exist ({answer})", hint="create it, or correct the location")
+    if code in _NO_UPLOAD:
+        return RetryLater(f"{action}: the store no longer has the parts that were sent ({answer})")
     if isinstance(error, FileNotFoundError):
         return Absent(f"{action}: does not exist")
     if code in _SKEWED:
@@ -49,9 +53,9 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
     if status:
         if status >= 500 or status in _TOO_BUSY or code in _LATE:
             return RetryLater(f"{action}: the store is unavailable now ({answer})")
-        return Fatal(
-            f"{action}: the store refuses the request ({answer})", hint="check the location and the store's settings"
-        )
+        # S3's reply to HEAD has no text: with status 400, expired credentials are the usual reason.
+        what = "the location and the store's settings" if code else "credentials, the location and the store's settings"
+        return Fatal(f"{action}: the store refuses the request ({answer})", hint=f"check {what}")
     transport = _TRANSPORT.search(text)
     if transport is None:
         return _unsent(action, text)

@@ -14,6 +14,7 @@ import obstore
 from emberkeep.adapters.object_store.clients import parse_object_location
 from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests
 from emberkeep.adapters.state.source import opened_source
+from emberkeep.base.errors import UnknownOutcome
 
 _LISTED_AT_ONCE = 1000
 
@@ -26,6 +27,12 @@ class StoredSavepoint:
         self._requests = ObjectRequests(parse_object_location(location, "the savepoint"))
 
     def put(self, name: str, source: Path) -> None:
+        try:
+            self._put(name, source)
+        except UnknownOutcome:  # a repetition writes the same bytes, whatever the store has done
+            self._put(name, source)
+
+    def _put(self, name: str, source: Path) -> None:
         with opened_source(source) as file:
             size = file.size()
             if size > PART_BYTES:

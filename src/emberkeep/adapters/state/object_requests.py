@@ -97,7 +97,8 @@ class ObjectRequests:
             # The reply to this request may be lost, or the reply to its first try, which obstore repeats.
             found = self._written_by(name)
             if found is None and isinstance(error, UnknownOutcome):
-                raise RetryLater(f"{self.root.at(name)} was not written") from error
+                reason = error.__cause__ if isinstance(error.__cause__, EmberkeepError) else error
+                raise RetryLater(f"{self.root.at(name)} was not written: {reason.message}") from error
             if found is None or found[0] != writer:
                 raise self.root.exists(name) from None
             return found[1]
