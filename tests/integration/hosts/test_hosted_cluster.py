@@ -11,7 +11,7 @@ from tests.integration.conditions import until
 from tests.integration.hosts.host import SHARED
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.numbered_rows import LIBRARY, SCRIPT, SETTINGS, NumberedRows
-from tests.integration.hosts.site import HostedCluster
+from tests.integration.hosts.site import AGENT_PORT, HostedCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -63,10 +63,18 @@ def test_the_hosts_of_the_leader_and_of_the_driver_are_lost(network: Network) ->
 
 
 @pytest.mark.req("NET-1", "NET-2")
-def test_users_outside_need_to_reach_job_managers_only(network: Network) -> None:
-    cluster = HostedCluster(network, job_managers=2, task_managers=1)
+@pytest.mark.parametrize("families", [(4, 6), (6,)], ids=["both-families", "ipv6-only"])
+def test_users_outside_need_to_reach_job_managers_only(network: Network, families: tuple[int, ...]) -> None:
+    """Users are at another switch. In a cluster that has IPv6 addresses only, they have no others either."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=1, families=families)
     cluster.prepare()
-    cluster.start()
+    (task_manager,) = cluster.task_managers
+    address = task_manager.links[0].ipv6  # it binds one, and this is the first that its name leads to
+    cluster.start({task_manager.name: {"taskmanager.rpc.port": str(AGENT_PORT)}})
+    addresses = cluster.client.done("ip", "-o", "address", "show", "scope", "global")
+    assert {4 if word == "inet" else 6 for word in re.findall(r"inet6?", addresses)} == set(families), addresses
+    assert cluster.leader().reaches(address, AGENT_PORT)
+    assert not cluster.client.reaches(address, AGENT_PORT)
     rows = NumberedRows(network.shared / "rows")
     job_id = submitted(cluster, rows)
     more(cluster, rows, "at first")
