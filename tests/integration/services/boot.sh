@@ -43,6 +43,11 @@ if [ "$MACHINE_GROUPS" != 2 ] && [ -e /proc/1/ns/cgroup ] && grep -q '^[1-9]' /p
     mount -t tmpfs -o mode=755 cgroups /sys/fs/cgroup
     mkdir /sys/fs/cgroup/systemd
     mount -t cgroup -o none,name=systemd systemd /sys/fs/cgroup/systemd
+    # systemd takes cpu and cpuacct for one hierarchy, and cannot mount that where the kernel has two of them.
+    if grep -q '^[0-9]*:cpu:' /proc/self/cgroup; then
+        mkdir /sys/fs/cgroup/cpu,cpuacct
+        mount -t cgroup -o cpu cpu /sys/fs/cgroup/cpu,cpuacct
+    fi
 else
     mount -t cgroup2 cgroups /sys/fs/cgroup
 fi

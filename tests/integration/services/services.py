@@ -11,6 +11,13 @@ from tests.integration.services.machine import EMBERKEEP, Machine, hidden_progra
 
 JOB_MANAGER, TASK_MANAGER = "emberkeep-jobmanager.service", "emberkeep-taskmanager.service"
 USER, STATE, CONFIG = "emberkeep", "/var/lib/emberkeep", "/etc/emberkeep/config.yaml"
+# The drop-in that the page about services names.
+AS_ROOT = """
+[Service]
+User=root
+Group=root
+CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL
+"""
 SETTINGS = {
     "emberkeep.state-dir": STATE,
     "rest.address": "127.0.0.1",
@@ -56,6 +63,19 @@ class Services:
         """Write the units, and let systemd read them. Other units of an earlier release are replaced."""
         writable = (word for path in self._writable for word in ("--writable", path))
         self.machine.done(self._executable, "system", "install", "--replace", *writable)
+        self.machine.done("systemctl", "daemon-reload")
+
+    def run_as_root(self, jobs: str) -> None:
+        """Let both services, and the commands, be root's from their next start on. ``jobs``: a new user for jobs."""
+        self.user = "root"
+        self.machine.path("/etc/sysusers.d/jobs.conf").write_text(f"u {jobs} - - /nonexistent\n")
+        self.machine.done("systemd-sysusers")
+        with self.machine.path(CONFIG).open("a") as config:
+            config.write(f"security.run-as: '*={jobs}'\n")
+        for unit in (JOB_MANAGER, TASK_MANAGER):
+            drop_in = self.machine.path(f"/etc/systemd/system/{unit}.d/run-as.conf")
+            drop_in.parent.mkdir(exist_ok=True)
+            drop_in.write_text(AS_ROOT)
         self.machine.done("systemctl", "daemon-reload")
 
     def start(self) -> None:

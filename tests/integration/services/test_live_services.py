@@ -30,12 +30,6 @@ while not os.path.exists(sys.argv[1]):
     print("round", number, "driver", os.getpid(), "of", os.getuid(), "workers", workers, flush=True)
     time.sleep(0.3)
 """
-RUN_AS = """
-[Service]
-User=root
-Group=root
-CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER CAP_KILL
-"""
 _reason = functools.cache(why_not)
 
 
@@ -124,16 +118,7 @@ def test_a_daemon_with_a_wrong_setting_is_not_started_again(services: Services) 
 def test_services_of_root_start_jobs_as_another_user(services: Services) -> None:
     """With the drop-in that the page about services names."""
     machine = services.machine
-    services.user = "root"
-    machine.path("/etc/sysusers.d/jobs.conf").write_text("u jobs - - /nonexistent\n")
-    machine.done("systemd-sysusers")
-    with machine.path(CONFIG).open("a") as config:
-        config.write("security.run-as: '*=jobs'\n")
-    for unit in (JOB_MANAGER, TASK_MANAGER):
-        drop_in = machine.path(f"/etc/systemd/system/{unit}.d/run-as.conf")
-        drop_in.parent.mkdir(exist_ok=True)
-        drop_in.write_text(RUN_AS)
-    machine.done("systemctl", "daemon-reload")
+    services.run_as_root("jobs")
     services.start()
     rounds = Rounds(services)
     rounds.go_on()
