@@ -24,6 +24,7 @@ _SECRET_VALUE = re.compile(
     re.I,
 )
 _OPTION = re.compile(r"--?[A-Za-z]")
+_NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def is_secret(key: str, value: str) -> bool:
@@ -43,7 +44,10 @@ def redacted(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted_arguments(arguments: Sequence[str]) -> list[str]:
-    """Return a script's arguments with the secrets hidden, as in ``--db-password x`` and ``DB_PASS=x``."""
+    """Return a script's arguments with the secrets hidden, as in ``--db-password x`` and ``DB_PASS=x``.
+
+    The name of a value that is secret by its form stays: ``--to=https://me:x@host`` becomes ``--to=******``.
+    """
     shown: list[str] = []
     follows_secret = False
     for argument in arguments:
@@ -52,7 +56,7 @@ def redacted_arguments(arguments: Sequence[str]) -> list[str]:
         names_secret = bool(_SECRET_KEY.search(name)) and (option is not None or bool(equals))
         if follows_secret and option is None:
             shown.append(HIDDEN)
-        elif names_secret and equals:
+        elif equals and (names_secret or (_NAME.fullmatch(name) and _SECRET_VALUE.search(argument))):
             shown.append(f"{name}={HIDDEN}")
         else:
             shown.append(HIDDEN if _SECRET_VALUE.search(argument) else argument)

@@ -149,7 +149,14 @@ def test_an_address_with_a_password_elsewhere_is_a_variable(address: str) -> Non
         options={"my.place": address},
         arguments=(address, "--from", address, f"--to={address}", f"to={address}"),
     )
-    assert "hunter2" not in restore_command(PLACE, submitted)
+    command = restore_command(PLACE, submitted)
+    assert "hunter2" not in command
+    names = ("SECRET", "SECRET_FROM", "SECRET_TO", "SECRET_TO_2")
+    told = shell(command, SECRET_SPARK_JARS_REPOSITORIES="r", SECRET_MY_PLACE="p", **{name: name for name in names})
+    assert told.stdout.splitlines()[3:] == [
+        *("--conf", "spark.jars.repositories=r", "-D", "my.place=p", "flights.py"),
+        *("SECRET", "--from", "SECRET_FROM", "--to=SECRET_TO", "to=SECRET_TO_2"),
+    ]
 
 
 @pytest.mark.parametrize("evil", ["$(reboot)'", "`reboot`", '"; reboot; "', "a\nb"])
