@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from collections.abc import Sequence
 from typing import Final
 
@@ -55,6 +56,11 @@ def duration(milliseconds: int) -> str:
 def memory(mebibytes: float) -> str:
     """Return an amount of memory as "512 MiB" or "3.5 GiB"."""
     return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
+
+
+def restore_line(path: str, command: str = "") -> str:
+    """Return the command that starts a job from a savepoint. ``command``: the JobManager's; "" if it does not know."""
+    return command or f"emberkeep savepoint restore {shlex.quote(path)} app.py"
 
 
 def byte_count(number: int) -> str:

@@ -62,7 +62,7 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
         "the savepoint /s/savepoint-1 is complete; waiting for the end of its script",
     ]
     assert said[6].startswith("the job is FINISHED after ")
-    assert said[7] == "start from it with `emberkeep run --from-savepoint /s/savepoint-1 app.py`"
+    assert said[7] == "start from it with `emberkeep savepoint restore /s/savepoint-1 app.py`"
     ((request,),) = [[view.request] for view in gateway.procedures.values()]
     assert request is not None
     assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
@@ -87,6 +87,18 @@ def test_a_savepoint_that_only_the_drivers_machine_has_is_warned_of(
         captured = capfd.readouterr()
         assert captured.out == f"{path}\n"
         assert ("the JobManager does not find" in captured.err) == warned
+
+
+def test_the_command_that_starts_from_a_new_savepoint_is_the_one_that_show_prints(
+    gateway: Scripted, tmp_path: Path, capfd: Output
+) -> None:
+    path = str(make(tmp_path / "savepoint-00000001-0123456789ab"))
+    assert main(["savepoint", "show", path]) == 0
+    shown = capfd.readouterr().out.partition("\nStart the job from it\n")[2].strip()
+    assert shown.startswith(f"emberkeep savepoint restore {path} --conf ")
+    gateway.steps = [{"is_over": True, "savepoint": path}]
+    assert main(["savepoint", "create", "flights"]) == 0
+    assert f"emberkeep: start from it with `{shown}`\n" in capfd.readouterr().err
 
 
 def test_a_failure_is_told_and_the_exit_code_is_1(gateway: Scripted, capfd: Output) -> None:

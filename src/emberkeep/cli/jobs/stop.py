@@ -109,28 +109,37 @@ def with_client_waiting(
         display = ProcedureDisplay()
         state = await until_completed(client, job_id, trigger.request_id, display.show, say)
         code = _ended(state, output)
-        await _look_for(client, state.emberkeep.location)
+        if state.emberkeep.location:
+            await _say_how_to_restore(client, state.emberkeep.location)
+        if state.emberkeep.warning:
+            say(f"warning: {state.emberkeep.warning}")
         return code
 
     return with_client_asking(cluster.require(), work)
 
 
-async def _look_for(client: RestClient, location: str) -> None:
-    """Warn if the JobManager does not find the savepoint, which may then be only on a disk of the driver's machine."""
-    from emberkeep.base.errors import Absent, EmberkeepError
+async def _say_how_to_restore(client: RestClient, location: str) -> None:
+    """Say the command that starts a job from the savepoint.
 
-    if not location:
-        return
+    Warn if the JobManager does not find the savepoint, which may then be only on a disk of the driver's machine.
+    """
+    from emberkeep.base.errors import Absent, EmberkeepError
+    from emberkeep.cli.wording import restore_line
+
+    command, is_found = "", True
     try:
-        await client.savepoints.manifest(location)
+        command = (await client.savepoints.manifest(location)).restore_command
     except Absent:
+        is_found = False
+    except EmberkeepError:
+        pass  # the savepoint is complete: a start from it reports the error
+    say(f"start from it with `{restore_line(location, command)}`")
+    if not is_found:
         say(
             f"warning: the JobManager does not find {location}, which may be on a disk of the driver's machine alone. "
             "Copy the savepoint to storage that all nodes can read before you start from it, and use such storage for "
             "the next one"
         )
-    except EmberkeepError:
-        return  # the savepoint is complete: a start from it reports the error
 
 
 def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
@@ -181,7 +190,4 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job continues")
     if not output.is_data:
         print_line(own.location)
-    say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")
-    if own.warning:
-        say(f"warning: {own.warning}")
     return ExitCode.OK if not ends or own.job_status is JobStatus.FINISHED else ExitCode.FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
@@ -178,7 +177,7 @@ def _verified(entry: SavepointEntry) -> str:
 
 
 def _print(info: SavepointInfo) -> None:
-    from emberkeep.cli.wording import byte_count, counted, timestamp
+    from emberkeep.cli.wording import byte_count, counted, restore_line, timestamp
 
     print_fields(
         [
@@ -212,8 +211,6 @@ def _print(info: SavepointInfo) -> None:
             ("FILES", "MODE", "DRAINED FROM"),
         )
     print_line("\nStart the job from it")
-    if info.restore_command:
-        print_line(info.restore_command)
-    else:
-        print_line(f"emberkeep savepoint restore {shlex.quote(info.path)} app.py")
+    print_line(restore_line(info.path, info.restore_command))
+    if not info.restore_command:
         say("the cluster does not tell the job's options and arguments: the command needs them, too")
