@@ -106,6 +106,22 @@ def test_a_log_is_narrowed_by_level_followed_and_switched(opened: Window) -> Non
     assert "follow=no" in page.url
 
 
+def test_an_address_of_what_the_job_does_not_have_shows_nothing_else_under_its_name(opened: Window) -> None:
+    page = opened.page
+    opened.open(f"/jobs/{BATCH}/logs?attempt=9")
+    opened.sees("has no attempt 9")
+    opened.problems.clear()  # the status of the page
+    opened.open(f"/jobs/{BATCH}/logs/{LOG_ID.replace('driver', 'nothing')}")
+    opened.sees("The log cannot be read", "#log-state")
+    opened.problems.clear()
+    opened.open(f"/jobs/{BUSY}?query=9c4e")
+    opened.sees("The history has no query 9c4e", "#stream-problem")
+    assert not opened.accessibility_problems()
+    opened.open(f"/jobs/{BUSY}")
+    page.locator("#plots canvas").first.wait_for()
+    expect(page.locator("#stream-problem")).to_be_hidden()
+
+
 def test_a_list_of_logs_that_cannot_be_made_is_made_again(opened: Window) -> None:
     opened.page.route(f"**/jobs/{BATCH}/logs", lambda request: request.abort(), times=1)
     opened.open(f"/jobs/{BATCH}")

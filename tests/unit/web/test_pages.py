@@ -270,6 +270,9 @@ async def test_the_driver_of_an_attempt_that_has_ended_is_where_the_last_one_ran
         ("/jobs?page=0", 400),
         ("/jobs?page=%EF%BC%91", 400),
         ("/taskmanagers/tm-9", 404),
+        (f"/jobs/{job_id(1)}/logs?attempt=9", 404),
+        (f"/jobs/{job_id(1)}/logs?attempt=last", 400),
+        (f"/jobs/{job_id(1)}/spark-ui?attempt=9", 404),
     ],
 )
 async def test_errors_are_pages_too(site: Site, path: str, status: int) -> None:

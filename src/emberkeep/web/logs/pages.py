@@ -11,6 +11,7 @@ from emberkeep.base.ids import parse_job_id
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 from emberkeep.log_records.model import Level
 from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.paging import parse_number
 from emberkeep.web.render import Render
 from emberkeep.web.tab import UNKNOWN, job_tab
 
@@ -32,11 +33,15 @@ class LogPages:
         self._gateway = gateway
 
     async def job_log(self, request: web.Request) -> web.Response:
+        attempt = parse_number(request.query.get("attempt") or "0", "attempt")
         try:
-            tab = job_tab(await self._gateway.job(parse_job_id(request.match_info["jobid"])))
+            job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
         except Absent:  # logs may be kept for longer than the job is known
-            tab = UNKNOWN
-        return self._page(request, tab=tab)
+            return self._page(request, tab=UNKNOWN)
+        if attempt > job.attempt:
+            hint = f"its newest attempt is {job.attempt}" if job.attempt else "its first attempt has not begun"
+            raise Absent(f"job {job.name!r} has no attempt {attempt}", hint=hint)
+        return self._page(request, tab=job_tab(job))
 
     async def log(self, request: web.Request) -> web.Response:
         return self._page(request)

@@ -47,6 +47,13 @@ export function attemptsOf(logs) {
   return [...new Set(logs.map((log) => log.attempt))].sort((one, other) => other - one);
 }
 
+// The attempts that a list offers, as values and texts: those with logs, and the one that is shown if it has none.
+export function attemptsToOffer(logs, shown) {
+  const entries = attemptsOf(logs).map((attempt) => ({ value: attempt, text: String(attempt) }));
+  if (entries.some(({ value }) => value === shown)) return entries;
+  return [...entries, { value: shown, text: `${shown} (no logs)` }].sort((one, other) => other.value - one.value);
+}
+
 // The processes of an attempt, as values and texts of a list: the driver first, then the executors by number.
 export function processesOf(logs, attempt) {
   const ids = new Set(logs.filter((log) => log.attempt === attempt).map((log) => log["executor-id"] ?? ""));
@@ -62,12 +69,6 @@ export function nearest(logs, attempt, process, stream) {
   const rank = (log) => ((log["executor-id"] ?? "") === process ? 4 : (log["executor-id"] ?? "") === "" ? 2 : 0) + (streamOf(log) === stream ? 1 : 0);
   const own = logs.filter((log) => log.attempt === attempt);
   return own.reduce((best, log) => (best === null || rank(log) > rank(best) ? log : best), null);
-}
-
-// The value that a list selects: the chosen one, or the first if the list does not offer it.
-export function selectedOf(entries, chosen) {
-  const values = entries.map(({ value }) => String(value));
-  return values.includes(String(chosen)) ? String(chosen) : values[0];
 }
 
 // Splits a text at the places where it contains the wanted one, in any case: [text, found, text, found, …, text].

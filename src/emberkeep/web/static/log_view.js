@@ -2,7 +2,7 @@
 // they are written. Logs may be of any size: the page holds a bounded number of records, and each request examines a
 // bounded part of a log.
 
-import { addressOf, allOf, attemptsOf, choiceOf, marked, nearest, plain, processesOf, selectedOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
+import { addressOf, allOf, attemptsOf, attemptsToOffer, choiceOf, marked, nearest, plain, processesOf, selection, streamOf, surplus, writerOf } from "./log_choice.js";
 import { answered, lost } from "./connection.js";
 import { elsewhere, followLeader, heard } from "./follow.js";
 import { setName } from "./page_title.js";
@@ -233,15 +233,14 @@ async function showOlder() {
 
 function fillList(select, entries, chosen) {
   const offered = [...select.options].map((option) => option.textContent);
-  const selected = selectedOf(entries, chosen);
   if (offered.join("\n") === entries.map(({ text }) => text).join("\n")) {
-    select.value = selected; // a list that is open stays open
+    select.value = String(chosen); // a list that is open stays open
     return;
   }
   select.replaceChildren(
     ...entries.map(({ value, text }) => {
       const option = document.createElement("option");
-      [option.value, option.textContent, option.selected] = [String(value), text, String(value) === selected];
+      [option.value, option.textContent, option.selected] = [String(value), text, String(value) === String(chosen)];
       return option;
     }),
   );
@@ -258,7 +257,7 @@ function offer() {
   const attempt = log?.attempt ?? (choice.attempt || attemptsOf(logs)[0]);
   const process = log === null ? ALL : (log["executor-id"] ?? "");
   const own = logs.filter((each) => each.attempt === attempt && each["executor-id"] === log?.["executor-id"]);
-  fillList(fields.attempt, attemptsOf(logs).map((each) => ({ value: each, text: String(each) })), attempt);
+  fillList(fields.attempt, attemptsToOffer(logs, attempt), attempt);
   fillList(fields.process, [{ value: ALL, text: "all, by time" }, ...processesOf(logs, attempt)], process);
   const streams = log === null ? ["stderr", "stderr and stdout"] : own.map(streamOf);
   const stream = log === null ? streams[choice.stdout ? 1 : 0] : streamOf(log);

@@ -56,6 +56,13 @@ function offer(queries) {
   select.parentElement.hidden = queries.length < 2;
 }
 
+// Another query is shown than the address names, if the history has none of that id.
+function sayUnknown(queries) {
+  const isUnknown = wanted !== "" && queries.every((query) => query["query-id"] !== wanted);
+  problem.hidden = !isUnknown;
+  if (isUnknown) problem.textContent = `The history has no query ${wanted.slice(0, 40)}, which the address names. This is another one.`;
+}
+
 function numbers(record, marks) {
   const gap = record["watermark-gap"];
   return [
@@ -139,7 +146,7 @@ async function update() {
     const goesOn = chosen !== "" && chosen === shown;
     const after = goesOn ? (records.at(-1)?.recorded ?? 0) : 0;
     const answer = await read(chosen === "" ? { limit: 1 } : { query: chosen, after, limit: MOST });
-    problem.hidden = true;
+    sayUnknown(answer.queries);
     if (answer.queries.length === 0) return;
     section.hidden = false;
     offer(answer.queries);
@@ -169,7 +176,8 @@ async function update() {
 
 if (section !== null) {
   select.addEventListener("change", () => {
-    note({ [QUERY]: select.value });
+    wanted = select.value;
+    note({ [QUERY]: wanted });
     update();
   });
   tables.addEventListener("toggle", fillTables);

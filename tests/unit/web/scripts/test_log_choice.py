@@ -68,11 +68,15 @@ def test_a_switch_keeps_what_it_can(evaluated: Any, wanted: tuple[Any, ...], fou
     assert evaluated('log.nearest(logs, 7, "", "stdout")') is None
 
 
-@pytest.mark.parametrize(("chosen", "selected"), [(1, 1), (2, 2), (9, 2)])
-def test_a_list_always_shows_something_that_it_offers(evaluated: Any, chosen: int, selected: int) -> None:
-    """The address may ask for an attempt that the job has not had."""
-    entries = [{"value": each, "text": str(each)} for each in (2, 1)]
-    assert evaluated(f"log.selectedOf({json.dumps(entries)}, {chosen})") == str(selected)
+@pytest.mark.parametrize(
+    ("shown", "texts"),
+    [(1, ["2", "1"]), (2, ["2", "1"]), (3, ["3 (no logs)", "2", "1"]), (0, ["2", "1", "0 (no logs)"])],
+)
+def test_the_attempt_that_is_shown_is_in_the_list(evaluated: Any, shown: int, texts: list[str]) -> None:
+    """Its logs may be deleted, or not there yet."""
+    offered = evaluated(f"log.attemptsToOffer(logs, {shown})")
+    assert [entry["text"] for entry in offered] == texts
+    assert shown in [entry["value"] for entry in offered]
 
 
 def test_what_was_searched_for_is_marked_in_any_case(evaluated: Any) -> None:
