@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -14,8 +15,10 @@ from urllib.request import HTTPCookieProcessor, HTTPSHandler, OpenerDirector, Re
 import psutil
 import pytest
 
+from emberkeep.adapters.shared_storage.event_logs import FILES_KEPT, attempt_directory
 from emberkeep.base.tls.contexts import client_context
 from emberkeep.client.clusters.discovery import local_endpoint
+from emberkeep.jobs.model import JobStatus
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
@@ -192,5 +195,60 @@ def test_the_ui_follows_a_script_to_the_port_of_its_next_spark_context(tmp_path:
         check_command(command, app_id)
         (tmp_path / "finish").touch()
         cluster.wait_for_end(job_id)
+    finally:
+        cluster.close()
+
+
+# Each batch has one job, which writes 4 MB of events: its start and that of its stage have all local properties.
+LONG_STREAM = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+print(spark.sparkContext.applicationId, flush=True)
+spark.sparkContext.setLocalProperty("long", "x" * 2_000_000)
+rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
+query = rates.writeStream.queryName("ticks").trigger(processingTime="500 milliseconds").foreachBatch(
+    lambda frame, number: frame.foreach(lambda row: None)
+).start()
+query.awaitTermination()
+"""
+SMALLEST_FILES = ("--conf", "spark.eventLog.rolling.maxFileSize=10m")  # Spark accepts none that are smaller
+
+
+def test_the_history_server_shows_a_long_stream_whose_event_log_was_shortened(
+    tmp_path: Path, class_archive: Path
+) -> None:
+    shell = Shell(tmp_path, class_archive.parent)
+    cluster = Cluster(shell)
+
+    def files() -> list[int]:
+        """Return the numbers of the files of the event log."""
+        log = attempt_directory(shell.state / "storage" / "checkpoints" / job_id, 1)
+        return sorted(int(path.name.split("_")[1]) for path in log.glob(f"eventlog_v2_{app_id}/events_*"))
+
+    try:
+        cluster.up(*QUICK)
+        shell.write("app.py", LONG_STREAM)
+        job_id = cluster.submit("app.py", *SMALLEST_FILES, "-D", "restart-strategy.type=none", "--name", "ticks")
+        app_id = until(lambda: cluster.output(job_id).strip(), lambda: cluster.story(job_id))
+        until(lambda: (found := files()) and found[0] > 1, lambda: f"{files()}\n{cluster.story(job_id)}")
+        first = files()[0]
+        until(lambda: files()[-1] > first + FILES_KEPT, lambda: f"{files()}\n{cluster.story(job_id)}")
+        kill_process(cluster.wait_for_driver(job_id))
+        cluster.wait_for_end(job_id, JobStatus.FAILED)
+        left = files()
+        assert left == list(range(left[0], left[-1] + 1))
+        assert left[0] > 1
+
+        browser = browser_of(cluster)
+        link = cluster.ask(lambda client: client.spark_uis.link(job_id)).url
+        check_pages(link.rstrip("/"), browser, app_id)
+        status, text = answer_of(f"{link}api/v1/applications/{app_id}/jobs", browser)
+        assert status == 200
+        batches = sorted(int(re.findall(r"batch = ([0-9]+)", job["description"])[-1]) for job in json.loads(text))
+        gap = sorted(set(range(batches[-1])) - set(batches))
+        assert (batches[0], gap) == (0, list(range(gap[0], gap[-1] + 1))), "the beginning and the newest batches"
+        status, text = answer_of(f"{link}StreamingQuery/", browser)
+        assert (status, "ticks" in text) == (200, True), text[-3000:]
     finally:
         cluster.close()
