@@ -73,6 +73,10 @@ slurm: ## Check for Slurm, whose jobs run task managers in the long tests; insta
 rsyslog: $(STAMP) ## Check for rsyslog, which the test of log shipping needs; unpack it where that is possible
 	@tools/ensure-rsyslog.sh $(BIN)/../rsyslog
 
+.PHONY: kubernetes
+kubernetes: $(STAMP) ## Build the API server and scheduler of Kubernetes for the tests of task managers as pods (5 minutes, once)
+	@tools/ensure-kubernetes.sh $(BIN)/../kubernetes
+
 .PHONY: guest
 guest: $(STAMP) ## Provide a virtual machine for the test of control groups of version 2: installs qemu, unpacks Debian's kernel (100 MB)
 	@tools/ensure-guest.sh $(BIN)/../guest
@@ -171,7 +175,7 @@ LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 .PHONY: lock
 lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS=--upgrade for newer ones)
-	@$(LOCK) $(LOCK_ARGS) --extra connect --extra dev --extra object-store --extra opentelemetry -o requirements-dev.lock pyproject.toml
+	@$(LOCK) $(LOCK_ARGS) --extra connect --extra dev --extra kubernetes --extra object-store --extra opentelemetry -o requirements-dev.lock pyproject.toml
 	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
 	$(LOCK) $(LOCK_ARGS) -o requirements-audit.lock requirements-audit.in
 	$(LOCK) $(LOCK_ARGS) --extra test -o requirements-airflow.lock airflow_provider/pyproject.toml

@@ -14,12 +14,9 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -38,14 +35,11 @@ from emberkeep.base.configuration.options.task_managers import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput
 from emberkeep.daemons.arguments import parse_arguments
-from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_USAGE
 from emberkeep.daemons.slurm_resources import given_addresses
+from emberkeep.daemons.supervision.supervised_agent import AGENT, Supervisor
 
-_AGENT = [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager"]
-_RESTARTS = 5  # of a task manager that ends soon after its start, before the job gives up
-_SOON = 60.0  # seconds
-_PAUSE = 1.0
-_REPEAT = 5.0  # seconds between two signals to the task manager
+_SIGNALS = {signal.SIGUSR1: signal.SIGUSR1, signal.SIGTERM: signal.SIGTERM}
 _ZOOKEEPER_PORT = 2181  # of a server that is named without one
 _KEPT_DIRECTORIES = 5  # of earlier jobs of this task manager on this file system, for their logs
 
@@ -60,64 +54,12 @@ def main(arguments: list[str]) -> int:
         return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
     directory = Path(own[WORKING_DIRECTORY.key])
     _forget_earlier(directory)
-    command = [*_AGENT, *arguments]
+    command = [*AGENT, *arguments]
     for key, value in own.items():
         command += ["-D", f"{key}={value}"]
-    code = _Supervisor(command).run()
+    code = Supervisor(command, _SIGNALS).run()
     _keep_only_logs(directory)
     return code
-
-
-class _Supervisor:
-    """Keeps one task manager process running until a signal or the JobManager ends it."""
-
-    def __init__(self, command: list[str]) -> None:
-        self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-        self._signal: signal.Signals | None = None  # the newest that came
-
-    def run(self) -> int:
-        for number in (signal.SIGUSR1, signal.SIGTERM):
-            signal.signal(number, self._pass_on)
-        quick_ends = 0
-        while True:
-            began = time.monotonic()
-            # Not in a session of its own: under some settings Slurm finds a job's processes by their session.
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr,
-                preexec_fn=_ignore_drain,  # noqa: PLW1509 - no threads
-            )
-            code = self._wait(self._process)
-            # A repeated SIGUSR1 may arrive when the task manager has done its work and is about to exit.
-            if code in (EXIT_OK, -signal.SIGUSR1) or self._signal is signal.SIGTERM:
-                return EXIT_OK
-            quick_ends = quick_ends + 1 if time.monotonic() - began < _SOON else 0
-            if code == EXIT_USAGE or quick_ends > _RESTARTS:
-                return EXIT_FAILED
-            sys.stderr.write(f"the task manager has ended with code {code}, starting it again\n")
-            time.sleep(_PAUSE)
-
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
-        """Return the exit code. Repeat the order to drain: a task manager that is still starting has ignored it."""
-        while True:
-            try:
-                return process.wait(timeout=_REPEAT)
-            except subprocess.TimeoutExpired:
-                if self._signal is not None:
-                    process.send_signal(self._signal)
-
-    def _pass_on(self, number: int, _: FrameType | None) -> None:
-        if self._signal is not signal.SIGTERM:
-            self._signal = signal.Signals(number)
-        if self._process is not None and self._process.returncode is None:
-            self._process.send_signal(number)
-
-
-def _ignore_drain() -> None:
-    """Let a new task manager ignore SIGUSR1, which would end it, until it handles the signal."""
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 def _own_settings(configuration: Configuration, layout: StateLayout, environ: Mapping[str, str]) -> dict[str, str]:

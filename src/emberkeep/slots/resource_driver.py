@@ -3,7 +3,7 @@
 The JobManager decides how many task managers to run (``slots.task_manager_supply``). A *resource driver* (Flink's
 ResourceManagerDriver) knows how and where to start one. Each ``survey`` lists everything that the resource driver has
 started and replaces earlier answers. So a new leader, whose resource driver reads the same durable records, continues
-where the previous leader was killed. docs/adr/0017 describes a resource driver for Kubernetes.
+where the previous leader was killed.
 
 Every resource driver must keep these rules:
 

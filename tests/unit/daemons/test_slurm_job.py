@@ -49,8 +49,9 @@ class Job:
         agent.write_text(_AGENT.format(place=str(place), late=late))
         run = (
             "import sys\nfrom emberkeep.daemons import slurm_job\n"
-            f"slurm_job._AGENT[:] = [sys.executable, {str(agent)!r}]\n"
-            "slurm_job._PAUSE = slurm_job._REPEAT = 0.1\nsys.exit(slurm_job.main(sys.argv[1:]))\n"
+            "from emberkeep.daemons.supervision import supervised_agent\n"
+            f"supervised_agent.AGENT[:] = [sys.executable, {str(agent)!r}]\n"
+            "supervised_agent._PAUSE = supervised_agent._REPEAT = 0.1\nsys.exit(slurm_job.main(sys.argv[1:]))\n"
         )
         arguments = ["--state-dir", str(place / "state"), "-D", "taskmanager.resource-id=tm-3"]
         arguments += ["-D", "jobmanager.rpc.address=127.0.0.1:8081"]

@@ -94,7 +94,8 @@ def test_the_version_is_in_one_place() -> None:
         assert source == Path(emberkeep.__file__)
 
 
-DEVELOPMENT = ("connect", "dev", "object-store", "opentelemetry")  # the extras that `make lock` locks for it
+# The extras that `make lock` locks for it.
+DEVELOPMENT = ("connect", "dev", "kubernetes", "object-store", "opentelemetry")
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 _PINNED = re.compile(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==\S+( ; .+)? \\(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+")
 

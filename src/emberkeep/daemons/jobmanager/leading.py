@@ -23,7 +23,13 @@ from emberkeep.adapters.webhooks.webhook import Webhook
 from emberkeep.base.configuration.options.job_managers import RPC_TIMEOUT
 from emberkeep.base.configuration.options.logs import LOGS_KEEP_INTERVAL
 from emberkeep.base.configuration.options.monitoring import METRICS_MAX_JOBS, METRICS_MAX_QUERIES
-from emberkeep.base.configuration.options.resource_drivers import RESOURCE_MANAGER_TYPE
+from emberkeep.base.configuration.options.resource_drivers import (
+    KUBERNETES_CONFIG,
+    KUBERNETES_CONTEXT,
+    KUBERNETES_NAMESPACE,
+    RESOURCE_MANAGER_TYPE,
+)
+from emberkeep.base.errors import Fatal
 from emberkeep.chronicle.ports import Chronicle
 from emberkeep.daemons.jobmanager.audit_events import into_chronicle
 from emberkeep.daemons.jobmanager.callers import Callers
@@ -41,6 +47,7 @@ from emberkeep.daemons.jobmanager.metrics_push import open_pusher
 from emberkeep.daemons.jobmanager.process_settings import JobManagerSettings
 from emberkeep.daemons.jobmanager.progress_histories import StoredProgressHistories
 from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.jobmanager.resource_drivers.kubernetes_pods import KubernetesPods
 from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from emberkeep.daemons.jobmanager.spark_history import SparkHistory
@@ -78,7 +85,27 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
         return None
     if kind == "slurm":
         return SlurmJobs(settings.configuration, settings.layout, settings.address)
+    if kind == "kubernetes":
+        return _kubernetes(settings)
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
+
+
+def _kubernetes(settings: JobManagerSettings) -> ResourceManagerDriver:
+    """Return the driver that creates pods. Raises InvalidInput, Fatal (also if its client is not installed)."""
+    try:
+        from emberkeep.adapters.kubernetes.api import KubernetesApi
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in ("kubernetes", "urllib3"):
+            raise
+        raise Fatal(
+            f"{RESOURCE_MANAGER_TYPE.key}: kubernetes needs the Kubernetes client, which is not installed",
+            hint="pip install 'emberkeep[kubernetes]'",
+        ) from None
+    configuration = settings.configuration
+    api = KubernetesApi(
+        configuration[KUBERNETES_NAMESPACE], configuration[KUBERNETES_CONFIG], configuration[KUBERNETES_CONTEXT]
+    )
+    return KubernetesPods(configuration, settings.layout, settings.address, api)
 
 
 def _surroundings(settings: JobManagerSettings, resources: Resources) -> Surroundings:

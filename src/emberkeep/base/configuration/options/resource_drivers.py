@@ -9,11 +9,11 @@ RESOURCE_MANAGER_TYPE = define(
     Option(
         "resourcemanager.type",
         "standalone",
-        choice("standalone", "local-processes", "slurm"),
+        choice("standalone", "local-processes", "slurm", "kubernetes"),
         "choice",
         "What starts task managers. `standalone`: you, or `emberkeep cluster up`. `local-processes`: the "
         "JobManager, as processes on its own machine, when jobs need more slots than are registered. `slurm`: the "
-        "JobManager, as jobs of the workload manager Slurm, likewise.",
+        "JobManager, as jobs of the workload manager Slurm, likewise. `kubernetes`: the JobManager, as pods.",
     )
 )
 LOCAL_NODES = define(
@@ -129,6 +129,61 @@ SLURM_DRAIN_TIME = define(
         "duration",
         "How long before the end of its time limit a task manager begins to move its work elsewhere. Slurm counts in "
         "minutes, so this may begin up to a minute earlier.",
+    )
+)
+KUBERNETES_NAMESPACE = define(
+    Option("kubernetes.namespace", "default", text, "name", "Namespace of the pods that task managers are.")
+)
+KUBERNETES_IMAGE = define(
+    Option(
+        "kubernetes.container.image.ref",
+        "",
+        text,
+        "image",
+        "Image of the pods: the JobManager's release of Emberkeep, Python and Java, at the same paths. Empty: that of "
+        "the pod template.",
+    )
+)
+KUBERNETES_SERVICE_ACCOUNT = define(
+    Option(
+        "kubernetes.taskmanager.service-account",
+        "",
+        text,
+        "name",
+        "Service account of the pods. They need no rights. Empty: the template's, or the namespace's default.",
+    )
+)
+KUBERNETES_POD_TEMPLATE = define(
+    Option(
+        "kubernetes.pod-template-file.default",
+        "",
+        text,
+        "path",
+        "File with a pod (YAML) from which those of task managers are made: volumes, tolerations, labels and others. "
+        "Its container `taskmanager` becomes the task manager's.",
+    )
+)
+KUBERNETES_CONFIG = define(
+    Option(
+        "kubernetes.config.file",
+        "",
+        text,
+        "path",
+        "File with the API server's address and credentials, as for kubectl. Empty: the service account's if the "
+        "JobManager runs in a pod, otherwise kubectl's file.",
+    )
+)
+KUBERNETES_CONTEXT = define(
+    Option("kubernetes.context", "", text, "name", "Context of that file. Empty: its current one.")
+)
+KUBERNETES_DRAIN_TIME = define(
+    Option(
+        "kubernetes.taskmanager.drain-time",
+        300.0,
+        duration_of_at_least(60.0),
+        "duration",
+        "How long a pod that others delete, such as `kubectl drain`, may move its work elsewhere before it is killed "
+        "(`terminationGracePeriodSeconds`).",
     )
 )
 MIN_SLOTS = define(

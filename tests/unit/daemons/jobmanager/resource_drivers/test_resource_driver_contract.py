@@ -21,12 +21,15 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.processes.process_identity import is_alive
 from emberkeep.base.started_task_managers import read_started, write_started
 from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.daemons.jobmanager.resource_drivers.kubernetes_pods import KubernetesPods
 from emberkeep.daemons.jobmanager.resource_drivers.local_processes import LocalProcesses
 from emberkeep.daemons.jobmanager.resource_drivers.slurm_jobs import SlurmJobs
 from emberkeep.slots.resource_driver import ResourceManagerDriver, StartedTaskManager
 from tests.integration.conditions import until
 from tests.support.contracts.resource_driver import Platform, ResourceDriverContract
+from tests.support.resource_drivers.fake_kubernetes import FakeKubernetes
 from tests.support.resource_drivers.fake_slurm import FakeSlurm
+from tests.support.resource_drivers.kubernetes_driver import kubernetes_driver
 from tests.support.resource_drivers.memory_nodes import MemoryNodes
 from tests.support.resource_drivers.slurm_driver import slurm_driver
 
@@ -141,6 +144,43 @@ class SlurmPlatform:
         self._slurm.switch("down", on=False)
 
 
+class KubernetesPlatform:
+    def __init__(self, root: Path) -> None:
+        self.nodes = ("n1", "n2")
+        self._kubernetes = FakeKubernetes(*self.nodes)
+        self._root = root
+
+    def leader(self) -> KubernetesPods:
+        return kubernetes_driver(self._root, self._kubernetes)
+
+    def _named(self, task_manager: TaskManagerId) -> list[str]:
+        return [name for name in self._kubernetes.manifests if name.endswith(f"-{task_manager}")]
+
+    def ends(self, task_manager: TaskManagerId) -> None:
+        (name,) = self._named(task_manager)
+        self._kubernetes.set_phase(name, "Failed")
+
+    def node_of(self, task_manager: TaskManagerId) -> str:
+        (name,) = self._named(task_manager)
+        return str(self._kubernetes.manifests[name]["spec"]["nodeName"])
+
+    def running(self, task_manager: TaskManagerId) -> int:
+        phases = [self._kubernetes.manifests[name]["status"]["phase"] for name in self._named(task_manager)]
+        return phases.count("Running")
+
+    async def interrupted_start(self) -> TaskManagerId:
+        self._kubernetes.loses_reply = UnknownOutcome("no reply")
+        with pytest.raises(UnknownOutcome):
+            await self.leader().start(BlockedPlaces(), frozenset())
+        return TaskManagerId("tm-0")
+
+    @contextlib.contextmanager
+    def cut_off(self) -> Iterator[None]:
+        self._kubernetes.outage = Unavailable("the API server does not answer")
+        yield
+        self._kubernetes.outage = None
+
+
 class TestMemoryNodes(ResourceDriverContract):
     @pytest.fixture
     def platform(self) -> Platform:
@@ -165,3 +205,9 @@ class TestSlurmJobs(ResourceDriverContract):
     @pytest.fixture
     def platform(self, tmp_path: Path) -> Platform:
         return SlurmPlatform(tmp_path)
+
+
+class TestKubernetesPods(ResourceDriverContract):
+    @pytest.fixture
+    def platform(self, tmp_path: Path) -> Platform:
+        return KubernetesPlatform(tmp_path)

@@ -1,0 +1,1 @@
+"""Kubernetes, as its API shows it."""

@@ -1,0 +1,159 @@
+"""Calls the API server with the official Python client, each for a bounded time. Blocks.
+
+Imported only where task managers are pods, as it needs the extra ``kubernetes``. Answers stay JSON: a client may be
+newer or older than the API server, and its typed objects refuse what they do not know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from kubernetes import client, config
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+from emberkeep.base.decoding import from_json
+from emberkeep.base.errors import (
+    Absent,
+    Conflict,
+    EmberkeepError,
+    Fatal,
+    InvalidInput,
+    RetryLater,
+    Unavailable,
+    UnknownOutcome,
+)
+
+TIMEOUT = 5.0  # seconds for one call
+_WORDS = 400  # characters of an error message
+_TOO_MANY_REQUESTS, _SERVER_ERRORS = 429, 500
+_CHECK = "check that the API server answers (`kubectl get --raw /readyz`)"
+
+
+class KubernetesApi:
+    """The pods of one namespace, and the nodes. Each call may take ``timeout`` seconds.
+
+    Calls that only read raise Unavailable if there is no answer, and RetryLater with the API server's words if it
+    refused. ``create_pod`` and ``delete_pod`` may also raise UnknownOutcome.
+    """
+
+    def __init__(self, namespace: str, config_file: str, context: str, timeout: float = TIMEOUT) -> None:
+        """Read the credentials: the file's, or those of the pod in which this process runs, or kubectl's.
+
+        Raises Fatal.
+        """
+        settings = client.Configuration()
+        try:
+            if not config_file and "KUBERNETES_SERVICE_HOST" in os.environ:
+                in_cluster: Any = config.load_incluster_config  # untyped
+                in_cluster(client_configuration=settings)
+            else:
+                load: Any = config.load_kube_config  # untyped
+                load(config_file or None, context or None, client_configuration=settings)
+        except (config.ConfigException, OSError) as error:
+            raise Fatal(
+                f"there are no credentials for Kubernetes: {error}",
+                hint="set kubernetes.config.file, or run the JobManager in a pod with a service account",
+            ) from error
+        settings.retries = False  # the JobManager asks again
+        self._api: Any = client.CoreV1Api(client.ApiClient(settings))  # takes plain JSON too, which its types deny
+        self._namespace = namespace
+        self._timeout = timeout
+
+    def check_pod(self, manifest: dict[str, Any]) -> None:
+        """Raise InvalidInput if this is no pod that could be created. The API server is not asked."""
+        try:
+            client.V1Pod.model_validate(manifest)
+        except ValueError as error:
+            raise InvalidInput(f"the template does not make a pod: {error}"[:_WORDS]) from None
+
+    def pods(self, label: str) -> dict[str, Any]:
+        """Return the pods with a label such as "name=value". Raises Unavailable, RetryLater."""
+        return self._read(
+            lambda: self._api.list_namespaced_pod(
+                self._namespace, label_selector=label, _preload_content=False, _request_timeout=self._timeout
+            )
+        )
+
+    def nodes(self) -> dict[str, Any]:
+        """Return the nodes, which may be some seconds old. Raises Unavailable, RetryLater."""
+        return self._read(
+            # From the API server's memory: they are many, and change often.
+            lambda: self._api.list_node(resource_version="0", _preload_content=False, _request_timeout=self._timeout)
+        )
+
+    def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Create a pod, and return it. Raises Conflict (its name exists), RetryLater, Unavailable, UnknownOutcome."""
+        return self._change(
+            lambda: self._api.create_namespaced_pod(
+                self._namespace, manifest, _preload_content=False, _request_timeout=self._timeout
+            )
+        )
+
+    def delete_pod(self, name: str, uid: str, grace_seconds: int) -> None:
+        """Delete a pod, unless that has happened. Raises RetryLater, Unavailable, UnknownOutcome."""
+        options = {"gracePeriodSeconds": grace_seconds, "preconditions": {"uid": uid}}
+        try:
+            self._change(
+                lambda: self._api.delete_namespaced_pod(
+                    name, self._namespace, body=options, _preload_content=False, _request_timeout=self._timeout
+                )
+            )
+        except (Absent, Conflict):  # Conflict: another pod has the name
+            return
+
+    def _read(self, call: Callable[[], Any]) -> dict[str, Any]:
+        try:
+            return _decoded(call())
+        except client.ApiException as error:
+            raise _refusal(error) from error
+        except HTTPError as error:
+            raise _no_answer(error) from error
+
+    def _change(self, call: Callable[[], Any]) -> dict[str, Any]:
+        try:
+            return _decoded(call())
+        except client.ApiException as error:
+            if error.status >= _SERVER_ERRORS:
+                raise UnknownOutcome(f"the API server failed: {_words(error)}", hint=_CHECK) from error
+            raise _refusal(error) from error
+        except (NewConnectionError, ConnectTimeoutError) as error:
+            raise _no_answer(error) from error
+        except HTTPError as error:
+            raise UnknownOutcome(f"the API server did not answer: {error}"[:_WORDS], hint=_CHECK) from error
+
+
+def _decoded(response: Any) -> dict[str, Any]:
+    try:
+        return from_json(response.data, dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"the API server's answer cannot be used: {error}", hint=_CHECK) from None
+
+
+def _no_answer(error: HTTPError) -> Unavailable:
+    return Unavailable(f"the API server does not answer: {error}"[:_WORDS], hint=_CHECK)
+
+
+def _refusal(error: client.ApiException) -> EmberkeepError:
+    words = _words(error)
+    match error.status:
+        case 404:
+            return Absent(words)
+        case 409:
+            return Conflict(words)
+        case status if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
+            return Unavailable(f"the API server cannot answer now: {words}", hint=_CHECK)
+        case _:
+            return RetryLater(f"Kubernetes refuses: {words}", hint="check the rights of the JobManager and its quota")
+
+
+def _words(error: client.ApiException) -> str:
+    """Return the message of the API server's Status object."""
+    body = error.body or ""
+    try:
+        message = from_json(body, dict[str, Any]).get("message")
+    except msgspec.DecodeError:
+        message = None
+    return " ".join(str(message or body or f"{error.status} {error.reason}").split())[:_WORDS]

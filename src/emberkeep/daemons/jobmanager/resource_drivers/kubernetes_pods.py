@@ -1,0 +1,322 @@
+"""The ResourceManagerDriver ``kubernetes``: one pod per task manager.
+
+The pods are the durable record: their names and a label say to which cluster and task manager they belong. So the next
+leader finds all of them there, wherever it runs. The API server refuses a second pod of a name, so a start whose
+outcome is unknown never leads to two task managers under one id.
+
+All that a task manager has started ends with its pod, and the next pod of that name may run on another node. So each
+pod has a working directory of its own, and no task manager process claims to know what became of an earlier pod's
+processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+import yaml
+
+from emberkeep.adapters.http.security import is_loopback
+from emberkeep.adapters.kubernetes.manifest import CLUSTER_LABEL, PodRequest, pod_manifest
+from emberkeep.adapters.kubernetes.pods import END_SECONDS, Node, Phase, Pod, parse_nodes, parse_pod, parse_pods
+from emberkeep.base.cluster_identity import cluster_id
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
+from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID
+from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_BIND_ADDRESS
+from emberkeep.base.configuration.options.resource_drivers import (
+    KUBERNETES_DRAIN_TIME,
+    KUBERNETES_IMAGE,
+    KUBERNETES_POD_TEMPLATE,
+    KUBERNETES_SERVICE_ACCOUNT,
+    RESOURCE_MANAGER_TYPE,
+)
+from emberkeep.base.configuration.options.security import TOKEN_FILE
+from emberkeep.base.configuration.options.task_managers import (
+    CORES,
+    DRAIN_TIMEOUT,
+    DRIVER_PLACES,
+    MEMORY,
+    SLOTS,
+    TASK_MANAGER_HOST,
+    TASK_MANAGER_ID,
+    TASK_MANAGER_NODE,
+)
+from emberkeep.base.configuration.sources import environment_variable
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import write_settings
+from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.slots.blocked import BlocklistView
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions
+from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.spark.distribution import spark_version
+
+log = structlog.get_logger(__name__)
+
+_MIB = 1024**2
+_AGENT_MB = 512  # of memory for the task manager's own process
+_POD_INTERVAL = 2.0  # seconds between two lists of pods
+_NODE_INTERVAL = 10.0  # seconds between two lists of nodes, which are longer
+_END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
+_WORK_DIRECTORY = "/var/lib/emberkeep/taskmanager"
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")  # with a number, a name and a label of Kubernetes
+_NO_TASK_MANAGER = TaskManagerId("-")
+
+
+class PodApi(Protocol):
+    """What ``adapters.kubernetes.api`` offers. All calls block, and raise as described there."""
+
+    def check_pod(self, manifest: dict[str, Any]) -> None: ...
+
+    def pods(self, label: str) -> dict[str, Any]: ...
+
+    def nodes(self) -> dict[str, Any]: ...
+
+    def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]: ...
+
+    def delete_pod(self, name: str, uid: str, grace_seconds: int) -> None: ...
+
+
+class KubernetesPods:
+    """Implements ResourceManagerDriver. ``job_manager``: where its task managers register, "host:port".
+
+    ``_mine`` has the newest known pods of this cluster, by task manager. One that has ended stays until ``end`` or
+    ``revive``, even when its pod was deleted by others.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        layout: StateLayout,
+        job_manager: str,
+        api: PodApi,
+        *,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
+        self._configuration = configuration
+        self._layout = layout
+        self._job_manager = job_manager
+        self._now = now
+        self._spec = _new_spec(configuration)
+        host = job_manager.rpartition(":")[0].strip("[]")
+        if not is_highly_available(configuration) and is_loopback(host):
+            raise InvalidInput(
+                f"{RESOURCE_MANAGER_TYPE.key} is kubernetes, but pods cannot reach the JobManager at {host}",
+                field=REST_ADDRESS.key,
+                hint=f"set {REST_ADDRESS.key} and {REST_BIND_ADDRESS.key} to an address of this machine or pod that "
+                "pods reach",
+            )
+        cluster = cluster_id(configuration, layout)
+        if not _CLUSTER.fullmatch(cluster):
+            raise InvalidInput(
+                f"the pods cannot be named after the cluster {cluster!r}",
+                field=HA_CLUSTER_ID.key,
+                hint=f"{HA_CLUSTER_ID.key}: lower-case letters, digits and '-', at most 42",
+            )
+        self._prefix = f"{cluster}-tm-"
+        self._label = f"{CLUSTER_LABEL}={cluster}"
+        self._settings = write_settings(layout.started_task_managers, configuration)
+        self._request = _request(configuration, cluster, self._spec)
+        self._api = api
+        self._api.check_pod(pod_manifest(self._request, f"{self._prefix}0", ["true"], ()))
+        self._mine: dict[TaskManagerId, Pod] = {}
+        self._in_use: set[TaskManagerId] = set()  # their names are in use by pods that end
+        self._asked_at = float("-inf")  # when the pods were last listed
+        self._nodes: tuple[Node, ...] = ()
+        self._nodes_asked_at = float("-inf")
+
+    @property
+    def spec(self) -> TaskManagerSpec:
+        return self._spec
+
+    async def survey(self) -> tuple[StartedTaskManager, ...]:
+        await self._look()
+        return tuple(
+            StartedTaskManager(key, pod.node, alive=pod.phase is not Phase.ENDED, queued=pod.phase is Phase.QUEUED)
+            for key, pod in sorted(self._mine.items())
+        )
+
+    async def outages(self) -> tuple[NodeOutage, ...]:
+        return tuple(
+            NodeOutage(node.name, "Kubernetes: cordoned", node.cordoned_ms)
+            for node in await self._read_nodes()
+            if node.cordoned_ms is not None
+        )
+
+    async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+        await self._look()
+        number = 0
+        while (key := TaskManagerId(f"tm-{number}")) in taken or key in self._mine or key in self._in_use:
+            number += 1
+        await self._create(key, await self._blocked_nodes(blocked, key))
+        return StartedTaskManager(key, "", queued=True)
+
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
+        avoided = await self._blocked_nodes(blocked, None)
+        pod = self._mine.get(task_manager)
+        if pod is not None and pod.uid:
+            await self._delete(pod)
+        await self._create(task_manager, avoided)
+
+    async def end(self, task_manager: TaskManagerId) -> None:
+        if task_manager not in self._mine:
+            self._asked_at = float("-inf")
+            await self._look()
+        pod = self._mine.get(task_manager)
+        if pod is None:
+            return
+        if pod.phase is Phase.ENDED:
+            log.info("the pod of a task manager has ended", task_manager=task_manager, node=pod.node, said=pod.story)
+        if pod.uid:
+            await self._delete(pod)
+        self._mine.pop(task_manager, None)
+        self._in_use.add(task_manager)
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """List the pods, unless that was done within the interval. Raises RetryLater: the next call asks again."""
+        if self._now() - self._asked_at < _POD_INTERVAL:
+            return
+        self._asked_at = float("-inf")
+        pods = parse_pods(await asyncio.to_thread(self._api.pods, self._label))
+        self._asked_at = self._now()
+        found = {key: pod for pod in pods if (key := self._task_manager(pod.name)) is not None}
+        self._in_use = {key for key, pod in found.items() if pod.is_deleted}
+        live = {key: pod for key, pod in found.items() if not pod.is_deleted}
+        for key, pod in self._mine.items():
+            if key not in found:  # deleted by others, and its node has confirmed that its processes have ended
+                live[key] = replace(pod, uid="", phase=Phase.ENDED, story=pod.story or "the pod was deleted")
+        self._mine = live
+
+    def _task_manager(self, name: str) -> TaskManagerId | None:
+        number = name.removeprefix(self._prefix)
+        return TaskManagerId(f"tm-{number}") if re.fullmatch(r"0|[1-9][0-9]{0,8}", number) else None
+
+    async def _create(self, key: TaskManagerId, avoided: tuple[str, ...]) -> None:
+        name = f"{self._prefix}{key.removeprefix('tm-')}"
+        manifest = pod_manifest(self._request, name, self._command(key), avoided)
+        self._asked_at = float("-inf")  # the next survey shows what has happened
+        try:
+            pod = parse_pod(await asyncio.to_thread(self._api.create_pod, manifest))
+        except Conflict as error:
+            raise RetryLater(f"the pod {name} exists already: {error.message}") from error
+        log.info("created a pod", task_manager=key, pod=name, uid=pod.uid)
+        self._mine[key] = pod
+
+    async def _delete(self, pod: Pod) -> None:
+        """Delete a pod. Its processes are killed by its node, or have ended with it."""
+        self._asked_at = float("-inf")
+        try:
+            await asyncio.to_thread(self._api.delete_pod, pod.name, pod.uid, END_SECONDS)
+        except UnknownOutcome as error:
+            raise RetryLater(error.message, hint=error.hint) from error  # a repeated deletion does no harm
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId | None) -> tuple[str, ...]:
+        """Return the nodes that the pod must avoid. Raises NoFreeNode if these are all, RetryLater.
+
+        ``key``: None for a pod that comes back. A blocked task manager comes back, too, and reports what is lost.
+        """
+        names = [node.name for node in await self._read_nodes()]
+        found = tuple(name for name in names if blocked.is_blocked(key or _NO_TASK_MANAGER, name))
+        if names and len(found) == len(names):
+            raise NoFreeNode(f"no node of Kubernetes is free: of {len(names)} nodes, {len(found)} are blocked")
+        return found
+
+    async def _read_nodes(self) -> tuple[Node, ...]:
+        """Return the nodes as they were within the interval. Raises RetryLater."""
+        if self._now() - self._nodes_asked_at >= _NODE_INTERVAL:
+            self._nodes = parse_nodes(await asyncio.to_thread(self._api.nodes))
+            self._nodes_asked_at = self._now()
+        return self._nodes
+
+    def _command(self, key: TaskManagerId) -> list[str]:
+        own = {
+            TASK_MANAGER_ID.key: key,
+            TOKEN_FILE.key: str(self._layout.token_file),
+            WORKING_DIRECTORY.key: self._request.work_directory,
+            MEMORY.key: f"{self._spec.total.memory_mb}m",
+            CORES.key: str(self._spec.total.cores),
+            DRAIN_TIMEOUT.key: f"{max(10.0, self._request.drain_seconds - _END_SECONDS):g}s",
+        }
+        if not is_highly_available(self._configuration):
+            own[JOB_MANAGER_ADDRESS.key] = self._job_manager
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "emberkeep.daemons.supervision.kubernetes_pod",
+            "--state-dir",
+            str(self._layout.root),
+        ]
+        command += ["--config", str(self._settings)]
+        for option, value in own.items():
+            command += ["-D", f"{option}={value}"]
+        return command
+
+
+def _request(configuration: Configuration, cluster: str, spec: TaskManagerSpec) -> PodRequest:
+    """Return what every pod asks for. Raises InvalidInput (the template, or there is no image)."""
+    template = _template(configuration[KUBERNETES_POD_TEMPLATE])
+    drain_seconds = configuration[KUBERNETES_DRAIN_TIME]
+    return PodRequest(
+        cluster=cluster,
+        cpus=spec.total.cores,
+        memory_mb=spec.total.memory_mb + _AGENT_MB,
+        drain_seconds=round(drain_seconds),
+        work_directory=configuration[WORKING_DIRECTORY] or _WORK_DIRECTORY,
+        image=configuration[KUBERNETES_IMAGE],
+        service_account=configuration[KUBERNETES_SERVICE_ACCOUNT],
+        downward={
+            environment_variable(TASK_MANAGER_NODE.key): "spec.nodeName",
+            environment_variable(TASK_MANAGER_HOST.key): "status.podIP",
+        },
+        template=template,
+    )
+
+
+def _template(path: str) -> dict[str, Any]:
+    """Return the pod in a file; an empty one without a file. Raises InvalidInput."""
+    if not path:
+        return {}
+    key = KUBERNETES_POD_TEMPLATE.key
+    try:
+        read = yaml.safe_load(Path(path).read_text("utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InvalidInput(
+            f"{key}: {path} cannot be used: {error}", field=key, hint="name a file with one pod"
+        ) from None
+    if not isinstance(read, dict) or read.get("kind", "Pod") != "Pod":
+        raise InvalidInput(f"{key}: {path} does not contain a pod", field=key, hint="name a file with one pod")
+    return read
+
+
+def _new_spec(configuration: Configuration) -> TaskManagerSpec:
+    """Return the capacity of each pod. Raises InvalidInput (the memory is not configured)."""
+    memory = configuration[MEMORY]
+    if not memory:
+        raise InvalidInput(
+            f"{MEMORY.key} is not set, which Kubernetes needs to reserve it on a node",
+            field=MEMORY.key,
+            hint="for example 16g: the memory of the drivers and executors of one task manager",
+        )
+    slots = configuration[SLOTS]
+    return TaskManagerSpec(
+        slots=slots,
+        driver_places=configuration[DRIVER_PLACES],
+        total=ResourceProfile(cores=configuration[CORES] or max(1, slots), memory_mb=memory // _MIB),
+        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
+    )

@@ -1,0 +1,70 @@
+"""The first process of a task manager's container: how it passes signals on, and what it does about those that end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.processes.process_identity import read_stat
+from tests.integration.conditions import until
+
+# In place of the task manager: its first process leaves a child behind, the second one ends when it must drain.
+_AGENT = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+place = Path({place!r})
+if not (place / "child").exists():
+    child = subprocess.Popen(["sleep", "1000"])
+    (place / "new").write_text(str(child.pid))
+    (place / "new").rename(place / "child")
+    os._exit(70)
+def ends(number, _):
+    (place / "signal").write_text(str(number))
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, ends)
+(place / "again").write_text(" ".join(sys.argv[1:]))
+while True:
+    time.sleep(0.05)
+"""
+# As the first process of a container does, it becomes the parent of those whose parent has ended.
+_FIRST = """
+import ctypes, sys
+from emberkeep.daemons.supervision import kubernetes_pod, supervised_agent
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+supervised_agent.AGENT[:] = [sys.executable, {agent!r}]
+supervised_agent._PAUSE = supervised_agent._REPEAT = 0.1
+sys.exit(kubernetes_pod.main(["--state-dir", "x"]))
+"""
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    agent = tmp_path / "agent.py"
+    agent.write_text(_AGENT.format(place=str(tmp_path)))
+    process = subprocess.Popen([sys.executable, "-c", _FIRST.format(agent=str(agent))], stderr=subprocess.DEVNULL)
+    until((tmp_path / "again").exists, "the task manager was started again")
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_the_end_of_a_pod_is_the_order_to_drain(container: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    assert (tmp_path / "again").read_text() == "--state-dir x"
+    container.send_signal(signal.SIGTERM)
+    assert container.wait(60) == 0
+    assert (tmp_path / "signal").read_text() == str(int(signal.SIGUSR1))
+    subprocess.run(["kill", (tmp_path / "child").read_text()], check=True)
+
+
+def test_what_an_earlier_task_manager_has_left_is_reaped(container: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    child = int((tmp_path / "child").read_text())
+    stat = read_stat(child)
+    assert stat is not None
+    assert stat.parent == container.pid
+    subprocess.run(["kill", str(child)], check=True)
+    until(lambda: read_stat(child) is None, "the child is reaped")
