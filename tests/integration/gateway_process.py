@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from emberkeep.spark.jvm.state_gateway_conf import (
     process_environment,
 )
 from tests.integration.conditions import until
+from tests.integration.state.hanging_mounts import HangingMounts
 from tests.support.state_faults import FaultyState
 from tests.support.state_slots import SLOT, begin_slot, own_states
 from tests.support.working_places import working_place
@@ -60,8 +62,9 @@ class _NotedState(FaultyState):
         return work()
 
 
-async def _serve(directory: Path) -> None:
+async def _serve(directory: Path, hanging: HangingMounts) -> None:
     services = Services()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, hanging.end)
     wanted = configuration(directory)
     layout = StateLayout(directory, wanted)
     place = working_place(directory / "tm")
@@ -70,7 +73,7 @@ async def _serve(directory: Path) -> None:
         real_system(), wanted, place, layout, services, lambda *root: _NotedState(stores(*root), notes)
     ) as link:
         assert link is not None
-        begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
+        begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"), map(str, hanging.places))
         (directory / "address.new").write_text(link.port.address)
         (directory / "address.new").rename(directory / "address")
         await services.run_until(asyncio.Event())
@@ -78,15 +81,20 @@ async def _serve(directory: Path) -> None:
 
 @dataclass
 class GatewayProcess:
-    """``directory``: holds everything of it, the durable storage too."""
+    """``directory``: holds everything of it, the durable storage too.
+
+    ``hanging``: directories that the job's driver uses as well, and that no process answers for.
+    """
 
     directory: Path
+    hanging: tuple[Path, ...] = ()
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
         """Returns its address."""
         (self.directory / "address").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "tests.integration.gateway_process", str(self.directory)]
+        places = map(str, (self.directory, *self.hanging))
+        command = [sys.executable, "-m", "tests.integration.gateway_process", *places]
         with (self.directory / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         return until(self._address, (self.directory / "gateway.log").read_text)
@@ -96,6 +104,11 @@ class GatewayProcess:
         assert self.process.poll() is None, (self.directory / "gateway.log").read_text()
         file = self.directory / "address"
         return file.read_text() if file.exists() else None
+
+    def end_hanging(self) -> None:
+        """Let the directories of ``hanging`` answer again."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -197,4 +210,5 @@ class HadoopClient:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1])))
+    main, *places = map(Path, sys.argv[1:])
+    asyncio.run(_serve(main, HangingMounts(places)))

@@ -22,7 +22,8 @@ _PATIENCE = 20.0  # seconds to wait for earlier requests to a durable store
 class GatewayWork:
     """The threads of one gateway. Belongs to one event loop.
 
-    A store that hangs, or a busy job, blocks only its own requests: each pair of job and root has its own share.
+    Stores that hang, and a busy job, block only their own requests: each pair of job and root has its own share, which
+    shrinks while others hold theirs. ``Division`` says how many may hang.
     """
 
     def __init__(self, thread_name: str) -> None:
