@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.etree import ElementTree
 
+from tests.integration.conditions import wait_until_stopped
+
 _START_SECONDS = 120
 _RUNNING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 
@@ -61,6 +63,7 @@ class S3Server:
 
     def freeze(self) -> None:
         os.killpg(self.process.pid, signal.SIGSTOP)
+        wait_until_stopped(self.process.pid)
 
     def thaw(self) -> None:
         os.killpg(self.process.pid, signal.SIGCONT)

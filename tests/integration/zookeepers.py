@@ -19,7 +19,7 @@ from emberkeep.base.configuration.layout import TlsFiles
 from emberkeep.base.files.log_tail import last_lines
 from emberkeep.client.clusters.daemon_process import Daemon
 from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
-from tests.integration.conditions import DEADLINE
+from tests.integration.conditions import DEADLINE, wait_until_stopped
 from tests.support.kernel.taken_ports import taken_port
 
 
@@ -55,7 +55,9 @@ class Ensemble:
             self._ports[index] = taken_port(self.servers[index].address, self.servers[index].client_port)
 
     def freeze(self, index: int = 0) -> None:
-        self.signal(signal.SIGSTOP, self._daemons[index])
+        daemon = self._daemons[index]
+        self.signal(signal.SIGSTOP, daemon)
+        wait_until_stopped(daemon.process.pid)
 
     def thaw(self, index: int = 0) -> None:
         self.signal(signal.SIGCONT, self._daemons[index])

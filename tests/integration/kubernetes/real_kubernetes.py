@@ -19,7 +19,7 @@ import yaml
 from kubernetes import client, config, utils
 from urllib3.exceptions import HTTPError
 
-from tests.integration.conditions import until
+from tests.integration.conditions import until, wait_until_stopped
 from tests.integration.kubernetes.stand_in_kubelet import StandInKubelet
 from tests.integration.slurm.real_slurm import ADDRESS, own_network, why_no_network
 
@@ -113,7 +113,9 @@ class RealKubernetes:
 
     def freeze_api_server(self) -> None:
         """Let the API server answer nothing until ``thaw_api_server``."""
-        self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
+        server = self._processes["kube-apiserver"]
+        server.send_signal(signal.SIGSTOP)
+        wait_until_stopped(server.pid)
 
     def thaw_api_server(self) -> None:
         self._processes["kube-apiserver"].send_signal(signal.SIGCONT)

@@ -18,7 +18,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.integration.conditions import until
+from tests.integration.conditions import until, wait_until_stopped
 
 ADDRESS = "10.250.0.1"
 NODES = ("n1", "n2")
@@ -168,7 +168,9 @@ class RealSlurm:
 
     def freeze_controller(self) -> None:
         """Let slurmctld answer nothing until ``thaw_controller``."""
-        self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
+        controller = self._daemons["slurmctld"]
+        controller.send_signal(signal.SIGSTOP)
+        wait_until_stopped(controller.pid)
 
     def thaw_controller(self) -> None:
         self._daemons["slurmctld"].send_signal(signal.SIGCONT)

@@ -21,8 +21,8 @@ def shown() -> list[Any]:
     for page in sorted(DOCS.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         for block in re.finditer(r"^```yaml\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-            root = yaml.compose(block[1], Loader=yaml.BaseLoader)
-            pairs = root.value if isinstance(root, yaml.MappingNode) else []
+            roots = yaml.compose_all(block[1], Loader=yaml.BaseLoader)
+            pairs = [pair for root in roots if isinstance(root, yaml.MappingNode) for pair in root.value]
             settings = [(key.value, value) for key, value in pairs if key.value.partition(".")[0] in ROOMS]
             if settings:
                 line = text.count("\n", 0, block.start(1)) + 1
