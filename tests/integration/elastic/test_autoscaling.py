@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -84,11 +85,22 @@ def script(*changes: tuple[str, str]) -> str:
 
 
 # Four partitions, each of which takes the seconds in a file.
-LABORIOUS = script(
+LABORIOUS = (
     ("\nspark =", WORK),
     ('"numPartitions", 2', '"numPartitions", 4'),
     ("500 milliseconds", "12 seconds"),
     ("rates.dropDuplicates", "rates.mapInPandas(work, rates.schema).dropDuplicates"),
+)
+# Writes the reports of all batches at its end. This store counts how often its one partition was in the executor's
+# memory, and begins again where the partition is loaded.
+REPORTED = """
+import json
+(place / "progress").write_text(json.dumps([json.loads(each.json) for each in query.recentProgress]))
+query.stop()
+"""
+REPORTING = (
+    ("RocksDBStateStoreProvider", "HDFSBackedStateStoreProvider"),
+    ("\nquery.stop()\n", REPORTED),
 )
 BACKLOGGED = script(
     ("\nspark =", TOPIC),
@@ -109,42 +121,79 @@ def cluster(shell: Shell) -> Iterator[Cluster]:
         cluster.close()
 
 
+class LaboriousStream(Stream):
+    """A stream whose batches take as long as the test says. ``changes``: to its script."""
+
+    def __init__(self, cluster: Cluster, place: Path, *changes: tuple[str, str]) -> None:
+        super().__init__(place)
+        self._cluster = cluster
+        self.burden("5")
+        path = place.with_suffix(".py")
+        path.write_text(script(*LABORIOUS, *changes))
+        self.job_id = cluster.submit(path, *AUTOSCALE, arguments=(str(place),))
+
+    def burden(self, seconds: str) -> None:
+        aside = self.place / "seconds.new"
+        aside.write_text(seconds)
+        aside.rename(self.place / "seconds")
+
+    def executors(self) -> dict[int, int]:
+        """Pids of those that Spark can use, by number: that of the oldest is the lowest."""
+        executors = self._cluster.job(self.job_id).emberkeep.executors
+        return {int(executor.id): executor.pid for executor in executors if executor.registered}
+
+    def wait_for_executors(self, count: int) -> dict[int, int]:
+        def look() -> dict[int, int] | None:
+            found = self.executors()
+            return found if len(found) == count else None
+
+        return until(look, self.story)
+
+    def wait_for_batches(self, more: int) -> None:
+        wanted = self.batches() + more
+        until(lambda: self.batches() >= wanted, self.story)
+
+    def end(self) -> None:
+        self.finish()
+        self._cluster.wait_for_end(self.job_id)
+        self.check()
+
+    def story(self) -> str:
+        return self._cluster.story(self.job_id)
+
+
 def test_executors_follow_the_load_of_a_stream(cluster: Cluster, tmp_path: Path) -> None:
-    stream = Stream(tmp_path / "counts")
-    seconds = stream.place / "seconds"
-
-    def burden(text: str) -> None:
-        aside = seconds.with_name("seconds.new")
-        aside.write_text(text)
-        aside.rename(seconds)
-
-    burden("5")
-    path = tmp_path / "counts.py"
-    path.write_text(LABORIOUS)
-    job_id = cluster.submit(path, *AUTOSCALE, arguments=(str(stream.place),))
-
-    def executors() -> int:
-        return sum(executor.registered for executor in cluster.job(job_id).emberkeep.executors)
-
-    def story() -> str:
-        return cluster.story(job_id)
-
-    until(lambda: executors() == 2, story)
+    stream = LaboriousStream(cluster, tmp_path / "counts")
+    stream.wait_for_executors(2)
 
     # The load stays: the next attempt begins with one executor, and gets as many.
     os.kill(stream.drivers()[-1], signal.SIGKILL)
-    until(lambda: len(stream.drivers()) == 2 and executors() == 2, story)
+    until(lambda: len(stream.drivers()) == 2 and len(stream.executors()) == 2, stream.story)
 
-    burden("0")
-    until(lambda: executors() == 1, story)
-    before = stream.batches()
-    until(lambda: stream.batches() > before + 2, story)
-    stream.finish()
-    cluster.wait_for_end(job_id)
-    stream.check()
-    events = cluster.shell.done("events", job_id).out
+    stream.burden("0")
+    stream.wait_for_executors(1)
+    stream.wait_for_batches(3)
+    stream.end()
+    events = cluster.shell.done("events", stream.job_id).out
     assert "of its time, above the target of 70%" in events
     assert "of its time, below the target of 70%" in events
+
+
+def test_the_executor_that_has_the_state_stays_and_reads_it_from_its_memory(cluster: Cluster, tmp_path: Path) -> None:
+    stream = LaboriousStream(cluster, tmp_path / "states", *REPORTING)
+    before = stream.wait_for_executors(2)
+    stream.wait_for_batches(2)
+    stream.burden("0")
+    after = stream.wait_for_executors(1)
+    assert after == {min(before): before[min(before)]}, "the oldest, which loaded the state when it was alone"
+    stream.wait_for_batches(3)
+    stream.end()
+    reports = json.loads((stream.place / "progress").read_text())
+    counts = [report["stateOperators"][0]["customMetrics"] for report in reports if report["stateOperators"]]
+    hits, misses = ([each[f"loadedMapCache{name}Count"] for each in counts] for name in ("Hit", "Miss"))
+    assert len(counts) >= 5
+    assert set(misses) == {misses[0]}, counts
+    assert hits == sorted(set(hits)), f"it was never loaded again: {counts}"
 
 
 def test_executors_are_added_for_a_backlog_although_each_batch_is_short(cluster: Cluster, tmp_path: Path) -> None:
