@@ -1,8 +1,9 @@
 """Decide which key gets the next part of a shared resource, so that keys whose work hangs leave parts for others.
 
-A key that has no part gets any free one. It gets more only up to its bound, and only while more are free, beside the
-reserve, than it already has. So the share of each key shrinks with what others hold, and the reserve goes only to keys
-that have nothing. Hence as many keys as there are parts in the reserve may hang, and a further key still gets one.
+A key that has no part gets any free one. It gets another only up to its bound, and only while the number of free ones,
+minus the reserve, is larger than what it has. So the share of each key shrinks with what others hold, and the reserve
+goes only to keys that have nothing. Hence as many keys as there are parts in the reserve may hang, and a
+further key still gets one.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from kubernetes import client, config
+from pydantic import ValidationError
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from emberkeep.base.decoding import from_json
@@ -29,6 +30,7 @@ from emberkeep.base.errors import (
 TIMEOUT = 5.0  # seconds for one call
 _WORDS = 400  # characters of an error message
 _TOO_MANY_REQUESTS, _SERVER_ERRORS = 429, 500
+_OF_CREDENTIALS = (config.ConfigException, OSError, ValueError)  # which the client reads again before a call
 _CHECK = "check that the API server answers (`kubectl get --raw /readyz`)"
 
 
@@ -52,7 +54,7 @@ class KubernetesApi:
             else:
                 load: Any = config.load_kube_config  # untyped
                 load(config_file or None, context or None, client_configuration=settings)
-        except (config.ConfigException, OSError) as error:
+        except Exception as error:  # a damaged file raises whatever its reader raises
             raise Fatal(
                 f"there are no credentials for Kubernetes: {error}",
                 hint="set kubernetes.config.file, or run the JobManager in a pod with a service account",
@@ -65,9 +67,12 @@ class KubernetesApi:
     def check_pod(self, manifest: dict[str, Any]) -> None:
         """Raise InvalidInput if this is no pod that could be created. The API server is not asked."""
         try:
-            client.V1Pod.model_validate(manifest)
-        except ValueError as error:
-            raise InvalidInput(f"the template does not make a pod: {error}"[:_WORDS]) from None
+            client.V1Pod.model_validate(manifest, by_alias=True, by_name=False)
+        except ValidationError as error:  # its text has the values, which may be secret
+            faults = "; ".join(
+                f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)
+            )
+            raise InvalidInput(f"the template does not make a pod: {faults}"[:_WORDS]) from None
 
     def pods(self, label: str) -> dict[str, Any]:
         """Return the pods with a label such as "name=value". Raises Unavailable, RetryLater."""
@@ -111,6 +116,8 @@ class KubernetesApi:
             raise _refusal(error) from error
         except HTTPError as error:
             raise _no_answer(error) from error
+        except _OF_CREDENTIALS as error:
+            raise _no_credentials(error) from error
 
     def _change(self, call: Callable[[], Any]) -> dict[str, Any]:
         try:
@@ -123,6 +130,8 @@ class KubernetesApi:
             raise _no_answer(error) from error
         except HTTPError as error:
             raise UnknownOutcome(f"the API server did not answer: {error}"[:_WORDS], hint=_CHECK) from error
+        except _OF_CREDENTIALS as error:  # they are read before anything is sent
+            raise _no_credentials(error) from error
 
 
 def _decoded(response: Any) -> dict[str, Any]:
@@ -130,6 +139,10 @@ def _decoded(response: Any) -> dict[str, Any]:
         return from_json(response.data, dict[str, Any])
     except msgspec.DecodeError as error:
         raise Unavailable(f"the API server's answer cannot be used: {error}", hint=_CHECK) from None
+
+
+def _no_credentials(error: Exception) -> Unavailable:
+    return Unavailable(f"the credentials for Kubernetes cannot be read: {error}"[:_WORDS], hint=_CHECK)
 
 
 def _no_answer(error: HTTPError) -> Unavailable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +38,7 @@ def pod_manifest(request: PodRequest, name: str, command: Sequence[str], avoided
     It is never started again in its place (``restartPolicy``): that would hide from the JobManager that its processes
     have ended.
     """
-    pod: dict[str, Any] = copy.deepcopy(dict(request.template))
+    pod: dict[str, Any] = json.loads(json.dumps(dict(request.template)))
     pod.update(apiVersion="v1", kind="Pod")
     metadata = _section(pod, "metadata")
     metadata["name"] = name

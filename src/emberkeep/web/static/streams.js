@@ -146,8 +146,8 @@ async function update() {
     const goesOn = chosen !== "" && chosen === shown;
     const after = goesOn ? (records.at(-1)?.recorded ?? 0) : 0;
     const answer = await read(chosen === "" ? { limit: 1 } : { query: chosen, after, limit: MOST });
-    sayUnknown(answer.queries);
     if (answer.queries.length === 0) return;
+    sayUnknown(answer.queries);
     section.hidden = false;
     offer(answer.queries);
     if (chosen === "") {

@@ -132,7 +132,7 @@ SLURM_DRAIN_TIME = define(
     )
 )
 KUBERNETES_NAMESPACE = define(
-    Option("kubernetes.namespace", "default", text, "name", "Namespace of the pods that task managers are.")
+    Option("kubernetes.namespace", "default", text, "name", "Namespace in which the pods of task managers are created.")
 )
 KUBERNETES_IMAGE = define(
     Option(
@@ -174,7 +174,7 @@ KUBERNETES_CONFIG = define(
     )
 )
 KUBERNETES_CONTEXT = define(
-    Option("kubernetes.context", "", text, "name", "Context of that file. Empty: its current one.")
+    Option("kubernetes.context", "", text, "name", "Context in kubernetes.config.file. Empty: its current one.")
 )
 KUBERNETES_DRAIN_TIME = define(
     Option(

@@ -129,7 +129,7 @@ class KubernetesPods:
         self._settings = write_settings(layout.started_task_managers, configuration)
         self._request = _request(configuration, cluster, self._spec)
         self._api = api
-        self._api.check_pod(pod_manifest(self._request, f"{self._prefix}0", ["true"], ()))
+        self._check_template()
         self._mine: dict[TaskManagerId, Pod] = {}
         self._in_use: set[TaskManagerId] = set()  # their names are in use by pods that end
         self._asked_at = float("-inf")  # when the pods were last listed
@@ -157,7 +157,8 @@ class KubernetesPods:
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         await self._look()
         number = 0
-        while (key := TaskManagerId(f"tm-{number}")) in taken or key in self._mine or key in self._in_use:
+        known = taken | self._mine.keys() | self._in_use
+        while (key := TaskManagerId(f"tm-{number}")) in known or blocked.is_blocked(key, ""):
             number += 1
         await self._create(key, await self._blocked_nodes(blocked, key))
         return StartedTaskManager(key, "", queued=True)
@@ -176,12 +177,24 @@ class KubernetesPods:
         pod = self._mine.get(task_manager)
         if pod is None:
             return
-        if pod.phase is Phase.ENDED:
-            log.info("the pod of a task manager has ended", task_manager=task_manager, node=pod.node, said=pod.story)
+        if pod.phase is Phase.ENDED or pod.story:
+            log.info("the pod of a task manager ends", task_manager=task_manager, node=pod.node, said=pod.story)
         if pod.uid:
             await self._delete(pod)
         self._mine.pop(task_manager, None)
         self._in_use.add(task_manager)
+
+    def _check_template(self) -> None:
+        """Raise InvalidInput if the template does not make a pod."""
+        try:
+            manifest = pod_manifest(self._request, f"{self._prefix}0", ["true"], ())
+        except (AttributeError, TypeError, ValueError) as error:
+            raise InvalidInput(
+                f"{KUBERNETES_POD_TEMPLATE.key} does not make a pod: a list or an object is missing in it ({error})",
+                field=KUBERNETES_POD_TEMPLATE.key,
+                hint="compare the file with `kubectl explain pod.spec`",
+            ) from None
+        self._api.check_pod(manifest)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -202,7 +215,8 @@ class KubernetesPods:
 
     def _task_manager(self, name: str) -> TaskManagerId | None:
         number = name.removeprefix(self._prefix)
-        return TaskManagerId(f"tm-{number}") if re.fullmatch(r"0|[1-9][0-9]{0,8}", number) else None
+        is_ours = number != name and re.fullmatch(r"0|[1-9][0-9]{0,8}", number)
+        return TaskManagerId(f"tm-{number}") if is_ours else None
 
     async def _create(self, key: TaskManagerId, avoided: tuple[str, ...]) -> None:
         name = f"{self._prefix}{key.removeprefix('tm-')}"
