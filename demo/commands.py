@@ -44,9 +44,8 @@ class Cluster:
     def stop(self, job_id: JobId, savepoints: Path, *, drain: bool = False) -> str:
         """Suspend or drain the job; return its savepoint's location. Raises CommandFailed."""
         how = ["--drain"] if drain else []
-        match = re.search(
-            r"--from-savepoint (\S+)", self._run("stop", job_id, *how, "--savepoint-path", str(savepoints))
-        )
+        said = self._run("stop", job_id, *how, "--savepoint-path", str(savepoints))
+        match = re.search(r"^(/.+)$", said, re.MULTILINE)  # alone in its line
         if match is None:
             raise CommandFailed("`emberkeep stop` printed no savepoint")
         return match.group(1)
