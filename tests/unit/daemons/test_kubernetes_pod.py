@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from emberkeep.base.processes.process_identity import read_stat
@@ -49,8 +51,12 @@ def container(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", _FIRST.format(agent=str(agent))], stderr=subprocess.DEVNULL)
     until((tmp_path / "again").exists, "the task manager was started again")
     yield process
+    left = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.kill()
     process.wait()
+    for each in left:  # the end of a container would end them
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
 
 
 def test_the_end_of_a_pod_is_the_order_to_drain(container: subprocess.Popen[bytes], tmp_path: Path) -> None:
