@@ -2,8 +2,8 @@
 
 A key that has no part gets any free one. It gets another only up to its bound, and only while the number of free ones,
 minus the reserve, is larger than what it has. So the share of each key shrinks with what others hold, and the reserve
-goes only to keys that have nothing. Hence as many keys as there are parts in the reserve may hang, and a
-further key still gets one.
+goes only to keys that have nothing. Hence as many keys as there are parts in the reserve may hang, and a further key
+still gets one.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class DriverProcedures:
         self._leave = leave
         self._step_seconds = step_seconds
         self._thread = _new_thread()
-        self._states: dict[str, Mapping[str, bytes]] = {}  # states of functions, by trigger id; of one request
+        self._states: dict[str, Mapping[str, bytes]] = {}  # of functions, by the trigger id of the newest request
         self._lock = threading.Lock()
         self._note: Noted | None = None
         self._limited: tuple[ProcedureRequest, Limit] | None = None  # the newest request with a deadline, and its limit

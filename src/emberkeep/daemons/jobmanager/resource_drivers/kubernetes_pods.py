@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
@@ -24,53 +23,43 @@ from typing import Any, Protocol
 import structlog
 import yaml
 
-from emberkeep.adapters.http.security import is_loopback
 from emberkeep.adapters.kubernetes.manifest import CLUSTER_LABEL, PodRequest, pod_manifest
 from emberkeep.adapters.kubernetes.pods import END_SECONDS, Node, Phase, Pod, parse_nodes, parse_pod, parse_pods
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
 from emberkeep.base.configuration.options.high_availability import HA_CLUSTER_ID
-from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_BIND_ADDRESS
 from emberkeep.base.configuration.options.resource_drivers import (
     KUBERNETES_DRAIN_TIME,
     KUBERNETES_IMAGE,
     KUBERNETES_POD_TEMPLATE,
     KUBERNETES_SERVICE_ACCOUNT,
-    RESOURCE_MANAGER_TYPE,
 )
-from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.options.task_managers import (
-    CORES,
-    DRAIN_TIMEOUT,
-    DRIVER_PLACES,
-    MEMORY,
-    SLOTS,
     TASK_MANAGER_HOST,
-    TASK_MANAGER_ID,
     TASK_MANAGER_NODE,
 )
 from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
+    AGENT_MB,
+    AgentCommand,
+    nodes_to_avoid,
+    require_reachable,
+    spec_of,
+)
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import write_settings
-from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.slots.blocked import BlocklistView
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
-from emberkeep.spark.distribution import spark_version
+from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager, TaskManagerSpec
 
 log = structlog.get_logger(__name__)
 
-_MIB = 1024**2
-_AGENT_MB = 512  # of memory for the task manager's own process
 _POD_INTERVAL = 2.0  # seconds between two lists of pods
 _NODE_INTERVAL = 10.0  # seconds between two lists of nodes, which are longer
-_END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
 _WORK_DIRECTORY = "/var/lib/emberkeep/taskmanager"
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")  # with a number, a name and a label of Kubernetes
-_NO_TASK_MANAGER = TaskManagerId("-")
 
 
 class PodApi(Protocol):
@@ -104,19 +93,9 @@ class KubernetesPods:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
-        self._configuration = configuration
-        self._layout = layout
-        self._job_manager = job_manager
         self._now = now
-        self._spec = _new_spec(configuration)
-        host = job_manager.rpartition(":")[0].strip("[]")
-        if not is_highly_available(configuration) and is_loopback(host):
-            raise InvalidInput(
-                f"{RESOURCE_MANAGER_TYPE.key} is kubernetes, but pods cannot reach the JobManager at {host}",
-                field=REST_ADDRESS.key,
-                hint=f"set {REST_ADDRESS.key} and {REST_BIND_ADDRESS.key} to an address of this machine or pod that "
-                "pods reach",
-            )
+        self._spec = spec_of(configuration, "Kubernetes")
+        require_reachable(configuration, job_manager, "pods", "this machine or pod that pods reach")
         cluster = cluster_id(configuration, layout)
         if not _CLUSTER.fullmatch(cluster):
             raise InvalidInput(
@@ -126,7 +105,15 @@ class KubernetesPods:
             )
         self._prefix = f"{cluster}-tm-"
         self._label = f"{CLUSTER_LABEL}={cluster}"
-        self._settings = write_settings(layout.started_task_managers, configuration)
+        self._command = AgentCommand(
+            "emberkeep.daemons.supervision.kubernetes_pod",
+            configuration,
+            layout,
+            write_settings(layout.started_task_managers, configuration),
+            job_manager,
+            self._spec,
+            configuration[KUBERNETES_DRAIN_TIME],
+        )
         self._request = _request(configuration, cluster, self._spec)
         self._api = api
         self._check_template()
@@ -220,7 +207,8 @@ class KubernetesPods:
 
     async def _create(self, key: TaskManagerId, avoided: tuple[str, ...]) -> None:
         name = f"{self._prefix}{key.removeprefix('tm-')}"
-        manifest = pod_manifest(self._request, name, self._command(key), avoided)
+        command = self._command.of(key, {WORKING_DIRECTORY.key: self._request.work_directory})
+        manifest = pod_manifest(self._request, name, command, avoided)
         self._asked_at = float("-inf")  # the next survey shows what has happened
         try:
             pod = parse_pod(await asyncio.to_thread(self._api.create_pod, manifest))
@@ -240,15 +228,8 @@ class KubernetesPods:
     # --- nodes --------------------------------------------------------------------------------------------------------
 
     async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId | None) -> tuple[str, ...]:
-        """Return the nodes that the pod must avoid. Raises NoFreeNode if these are all, RetryLater.
-
-        ``key``: None for a pod that comes back. A blocked task manager comes back, too, and reports what is lost.
-        """
-        names = [node.name for node in await self._read_nodes()]
-        found = tuple(name for name in names if blocked.is_blocked(key or _NO_TASK_MANAGER, name))
-        if names and len(found) == len(names):
-            raise NoFreeNode(f"no node of Kubernetes is free: of {len(names)} nodes, {len(found)} are blocked")
-        return found
+        """Return the nodes that the pod must avoid. Raises NoFreeNode if these are all, RetryLater."""
+        return nodes_to_avoid((node.name for node in await self._read_nodes()), blocked, key, "Kubernetes")
 
     async def _read_nodes(self) -> tuple[Node, ...]:
         """Return the nodes as they were within the interval. Raises RetryLater."""
@@ -256,30 +237,6 @@ class KubernetesPods:
             self._nodes = parse_nodes(await asyncio.to_thread(self._api.nodes))
             self._nodes_asked_at = self._now()
         return self._nodes
-
-    def _command(self, key: TaskManagerId) -> list[str]:
-        own = {
-            TASK_MANAGER_ID.key: key,
-            TOKEN_FILE.key: str(self._layout.token_file),
-            WORKING_DIRECTORY.key: self._request.work_directory,
-            MEMORY.key: f"{self._spec.total.memory_mb}m",
-            CORES.key: str(self._spec.total.cores),
-            DRAIN_TIMEOUT.key: f"{max(10.0, self._request.drain_seconds - _END_SECONDS):g}s",
-        }
-        if not is_highly_available(self._configuration):
-            own[JOB_MANAGER_ADDRESS.key] = self._job_manager
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "emberkeep.daemons.supervision.kubernetes_pod",
-            "--state-dir",
-            str(self._layout.root),
-        ]
-        command += ["--config", str(self._settings)]
-        for option, value in own.items():
-            command += ["-D", f"{option}={value}"]
-        return command
 
 
 def _request(configuration: Configuration, cluster: str, spec: TaskManagerSpec) -> PodRequest:
@@ -289,7 +246,7 @@ def _request(configuration: Configuration, cluster: str, spec: TaskManagerSpec) 
     return PodRequest(
         cluster=cluster,
         cpus=spec.total.cores,
-        memory_mb=spec.total.memory_mb + _AGENT_MB,
+        memory_mb=spec.total.memory_mb + AGENT_MB,
         drain_seconds=round(drain_seconds),
         work_directory=configuration[WORKING_DIRECTORY] or _WORK_DIRECTORY,
         image=configuration[KUBERNETES_IMAGE],
@@ -316,21 +273,3 @@ def _template(path: str) -> dict[str, Any]:
     if not isinstance(read, dict) or read.get("kind", "Pod") != "Pod":
         raise InvalidInput(f"{key}: {path} does not contain a pod", field=key, hint="name a file with one pod")
     return read
-
-
-def _new_spec(configuration: Configuration) -> TaskManagerSpec:
-    """Return the capacity of each pod. Raises InvalidInput (the memory is not configured)."""
-    memory = configuration[MEMORY]
-    if not memory:
-        raise InvalidInput(
-            f"{MEMORY.key} is not set, which Kubernetes needs to reserve it on a node",
-            field=MEMORY.key,
-            hint="for example 16g: the memory of the drivers and executors of one task manager",
-        )
-    slots = configuration[SLOTS]
-    return TaskManagerSpec(
-        slots=slots,
-        driver_places=configuration[DRIVER_PLACES],
-        total=ResourceProfile(cores=configuration[CORES] or max(1, slots), memory_mb=memory // _MIB),
-        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
-    )

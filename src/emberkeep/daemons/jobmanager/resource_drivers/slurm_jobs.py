@@ -16,7 +16,6 @@ import contextlib
 import os
 import re
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -24,7 +23,6 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.http.security import is_loopback
 from emberkeep.adapters.slurm.commands import SlurmCommands
 from emberkeep.adapters.slurm.ended_jobs import read_ended, write_ended
 from emberkeep.adapters.slurm.nodes import NODE_FORMAT, SlurmNode, parse_nodes
@@ -33,9 +31,7 @@ from emberkeep.adapters.slurm.submission import Request, batch_script, sbatch_ar
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options.directories import WORKING_DIRECTORY
-from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_BIND_ADDRESS
 from emberkeep.base.configuration.options.resource_drivers import (
-    RESOURCE_MANAGER_TYPE,
     SLURM_ACCOUNT,
     SLURM_ARGUMENTS,
     SLURM_BIN,
@@ -48,37 +44,30 @@ from emberkeep.base.configuration.options.resource_drivers import (
     SLURM_QUERY_INTERVAL,
     SLURM_TIME_LIMIT,
 )
-from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.options.task_managers import (
-    CORES,
-    DRAIN_TIMEOUT,
-    DRIVER_PLACES,
-    MEMORY,
     SIGTERM_ENDS_WORK,
-    SLOTS,
-    TASK_MANAGER_ID,
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable, UnknownOutcome
 from emberkeep.base.files.log_tail import last_lines
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
+    AGENT_MB,
+    AgentCommand,
+    nodes_to_avoid,
+    require_reachable,
+    spec_of,
+)
 from emberkeep.daemons.jobmanager.resource_drivers.settings_handed_on import environment_handed_on, write_settings
-from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.slurm_resources import slurm_resources
 from emberkeep.slots.blocked import BlocklistView
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions
-from emberkeep.slots.resource_driver import NodeOutage, NoFreeNode, StartedTaskManager, TaskManagerSpec
-from emberkeep.spark.distribution import spark_version
+from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager, TaskManagerSpec
 
 log = structlog.get_logger(__name__)
 
-_MIB = 1024**2
-_NO_TASK_MANAGER = TaskManagerId("")
 _OUTPUT = ".log"  # suffix of the file with a job's output
 _OUTPUTS_KEPT = 200
 _ENDED = "ended-slurm-jobs"
-_AGENT_MB = 512  # memory of a job for the task manager's own process and its batch script
-_END_SECONDS = 60.0  # of the drain time, for the processes that have not left by then
 
 
 class SlurmJobs:
@@ -98,23 +87,23 @@ class SlurmJobs:
     ) -> None:
         """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
         self._configuration = configuration
-        self._layout = layout
-        self._job_manager = job_manager
         self._now = now
-        self._spec = _new_spec(configuration)
-        host = job_manager.rpartition(":")[0].strip("[]")
-        if not is_highly_available(configuration) and is_loopback(host):
-            raise InvalidInput(
-                f"{RESOURCE_MANAGER_TYPE.key} is slurm, but task managers on other nodes cannot reach the "
-                f"JobManager at {host}",
-                field=REST_ADDRESS.key,
-                hint=f"set {REST_ADDRESS.key} and {REST_BIND_ADDRESS.key} to an address of this "
-                "machine that the nodes reach",
-            )
+        self._spec = spec_of(configuration, "Slurm", slurm_resources(configuration))
+        require_reachable(
+            configuration, job_manager, "task managers on other nodes", "this machine that the nodes reach"
+        )
         self._prefix = f"{cluster_id(configuration, layout)}-tm-"
         self._directory = layout.started_task_managers
-        self._settings = write_settings(self._directory, configuration)
-        self._request = _request(configuration, layout)
+        self._command = AgentCommand(
+            "emberkeep.daemons.slurm_job",
+            configuration,
+            layout,
+            write_settings(self._directory, configuration),
+            job_manager,
+            self._spec,
+            configuration[SLURM_DRAIN_TIME],
+        )
+        self._request = _request(configuration, layout, self._spec)
         self._commands = SlurmCommands(
             configuration[SLURM_BIN],
             configuration[SLURM_COMMAND_TIMEOUT],
@@ -248,15 +237,8 @@ class SlurmJobs:
     # --- submissions --------------------------------------------------------------------------------------------------
 
     async def _blocked_nodes(self, blocked: BlocklistView, key: TaskManagerId | None) -> tuple[str, ...]:
-        """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal.
-
-        ``key``: None for a job that comes back. A blocked task manager comes back, too, and reports what is lost.
-        """
-        names = [node.name for node in await self._read_nodes()]
-        found = tuple(name for name in names if blocked.is_blocked(key or _NO_TASK_MANAGER, name))
-        if names and len(found) == len(names):
-            raise NoFreeNode(f"no node of Slurm is free: of {len(names)} nodes, {len(found)} are blocked")
-        return found
+        """Return the nodes that the job must avoid. Raises NoFreeNode if these are all, Unavailable, Fatal."""
+        return nodes_to_avoid((node.name for node in await self._read_nodes()), blocked, key, "Slurm")
 
     async def _read_nodes(self) -> tuple[SlurmNode, ...]:
         """Return the nodes as Slurm showed them within the query interval. Raises Unavailable, Fatal."""
@@ -283,7 +265,7 @@ class SlurmJobs:
 
     async def _submit(self, key: TaskManagerId, excluded: Iterable[str]) -> None:
         name = f"{self._prefix}{key.removeprefix('tm-')}"
-        script = batch_script(self._command(key))
+        script = batch_script(self._command.of(key, self._own_settings()))
         try:
             printed = await self._commands.change(
                 "sbatch", *sbatch_arguments(self._request, name, excluded), script=script
@@ -304,26 +286,9 @@ class SlurmJobs:
     def _output_of(self, job: QueuedJob) -> Path:
         return self._directory / f"{job.name}-{job.job_id}{_OUTPUT}"
 
-    def _command(self, key: TaskManagerId) -> list[str]:
-        configuration = self._configuration
-        drain = configuration[SLURM_DRAIN_TIME] - _END_SECONDS
-        own = {
-            TASK_MANAGER_ID.key: key,
-            TOKEN_FILE.key: str(self._layout.token_file),
-            MEMORY.key: f"{self._spec.total.memory_mb}m",
-            CORES.key: str(self._spec.total.cores),
-            DRAIN_TIMEOUT.key: f"{max(10.0, drain):g}s",
-            SIGTERM_ENDS_WORK.key: "true",
-        }
-        if configuration[WORKING_DIRECTORY]:
-            own[WORKING_DIRECTORY.key] = configuration[WORKING_DIRECTORY]
-        if not is_highly_available(configuration):
-            own[JOB_MANAGER_ADDRESS.key] = self._job_manager
-        command = [sys.executable, "-P", "-m", "emberkeep.daemons.slurm_job", "--state-dir", str(self._layout.root)]
-        command += ["--config", str(self._settings)]
-        for key_, value in own.items():
-            command += ["-D", f"{key_}={value}"]
-        return command
+    def _own_settings(self) -> dict[str, str]:
+        directory = self._configuration[WORKING_DIRECTORY]
+        return {SIGTERM_ENDS_WORK.key: "true", **({WORKING_DIRECTORY.key: directory} if directory else {})}
 
 
 def _delete_old_outputs(directory: Path, current: AbstractSet[str]) -> None:
@@ -347,9 +312,8 @@ def _precedence(job: QueuedJob) -> tuple[int, int]:
     return order, -job.job_id if job.phase is Phase.ENDED else job.job_id
 
 
-def _request(configuration: Configuration, layout: StateLayout) -> Request:
+def _request(configuration: Configuration, layout: StateLayout, spec: TaskManagerSpec) -> Request:
     """Return what every job asks for. Raises InvalidInput (the arguments are not quoted as in a shell)."""
-    spec = _new_spec(configuration)
     try:
         extra = tuple(shlex.split(configuration[SLURM_ARGUMENTS]))
     except ValueError as error:
@@ -358,7 +322,7 @@ def _request(configuration: Configuration, layout: StateLayout) -> Request:
     drain_seconds = configuration[SLURM_DRAIN_TIME]
     return Request(
         cpus=spec.total.cores,
-        memory_mb=spec.total.memory_mb + _AGENT_MB,
+        memory_mb=spec.total.memory_mb + AGENT_MB,
         signal_seconds=round(drain_seconds),
         output=str(layout.started_task_managers / f"%x-%j{_OUTPUT}"),
         directory=str(layout.root),
@@ -369,26 +333,4 @@ def _request(configuration: Configuration, layout: StateLayout) -> Request:
         gres=configuration[SLURM_GRES],
         constraint=configuration[SLURM_CONSTRAINT],
         extra=extra,
-    )
-
-
-def _new_spec(configuration: Configuration) -> TaskManagerSpec:
-    """Return the capacity of each job. Raises InvalidInput (the memory is not configured)."""
-    memory = configuration[MEMORY]
-    if not memory:
-        raise InvalidInput(
-            f"{MEMORY.key} is not set, which Slurm needs to reserve it on a node",
-            field=MEMORY.key,
-            hint="for example 16g: the memory of the drivers and executors of one task manager",
-        )
-    slots = configuration[SLOTS]
-    return TaskManagerSpec(
-        slots=slots,
-        driver_places=configuration[DRIVER_PLACES],
-        total=ResourceProfile(
-            cores=configuration[CORES] or max(1, slots),
-            memory_mb=memory // _MIB,
-            custom=slurm_resources(configuration),
-        ),
-        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
     )
