@@ -7,7 +7,7 @@ newer or older than the API server, and its typed objects refuse what they do no
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -67,12 +67,15 @@ class KubernetesApi:
     def check_pod(self, manifest: dict[str, Any]) -> None:
         """Raise InvalidInput if this is no pod that could be created. The API server is not asked."""
         try:
-            client.V1Pod.model_validate(manifest, by_alias=True, by_name=False)
+            pod: Any = client.V1Pod.model_validate(manifest)
         except ValidationError as error:  # its text has the values, which may be secret
             faults = "; ".join(
                 f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors(include_input=False)
             )
             raise InvalidInput(f"the template does not make a pod: {faults}"[:_WORDS]) from None
+        # The client also takes its own names, such as node_selector. The API server drops them without a word.
+        if unknown := sorted(_missing(manifest, pod.model_dump(mode="json", by_alias=True, exclude_unset=True))):
+            raise InvalidInput(f"the template does not make a pod: Kubernetes does not know {', '.join(unknown)}")
 
     def pods(self, label: str) -> dict[str, Any]:
         """Return the pods with a label such as "name=value". Raises Unavailable, RetryLater."""
@@ -132,6 +135,20 @@ class KubernetesApi:
             raise UnknownOutcome(f"the API server did not answer: {error}"[:_WORDS], hint=_CHECK) from error
         except _OF_CREDENTIALS as error:  # they are read before anything is sent
             raise _no_credentials(error) from error
+
+
+def _missing(given: Any, known: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the keys in ``given`` that ``known`` lacks. Both are JSON."""
+    if isinstance(given, dict) and isinstance(known, dict):
+        for key, value in given.items():
+            here = f"{path}.{key}" if path else str(key)
+            if key in known:
+                yield from _missing(value, known[key], here)
+            else:
+                yield here
+    elif isinstance(given, list) and isinstance(known, list):
+        for number, (one, other) in enumerate(zip(given, known, strict=True)):
+            yield from _missing(one, other, f"{path}.{number}")
 
 
 def _decoded(response: Any) -> dict[str, Any]:

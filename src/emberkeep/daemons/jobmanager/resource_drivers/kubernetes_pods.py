@@ -46,6 +46,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
     AGENT_MB,
     AgentCommand,
+    free_id,
     nodes_to_avoid,
     require_reachable,
     spec_of,
@@ -143,10 +144,7 @@ class KubernetesPods:
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
         await self._look()
-        number = 0
-        known = taken | self._mine.keys() | self._in_use
-        while (key := TaskManagerId(f"tm-{number}")) in known or blocked.is_blocked(key, ""):
-            number += 1
+        key = free_id(taken | self._mine.keys() | self._in_use, blocked)
         await self._create(key, await self._blocked_nodes(blocked, key))
         return StartedTaskManager(key, "", queued=True)
 

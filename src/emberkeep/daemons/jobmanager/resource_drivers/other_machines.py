@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +109,12 @@ def spec_of(configuration: Configuration, platform: str, custom: Amounts = ()) -
         total=ResourceProfile(cores=configuration[CORES] or max(1, slots), memory_mb=memory // _MIB, custom=custom),
         runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
     )
+
+
+def free_id(taken: AbstractSet[TaskManagerId], blocked: BlocklistView) -> TaskManagerId:
+    """Return the first id that is neither ``taken`` nor blocked itself, which no node would help."""
+    ids = (TaskManagerId(f"tm-{number}") for number in itertools.count())
+    return next(key for key in ids if key not in taken and not blocked.is_blocked(key, ""))
 
 
 def nodes_to_avoid(

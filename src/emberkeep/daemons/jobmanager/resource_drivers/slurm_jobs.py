@@ -54,6 +54,7 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
     AGENT_MB,
     AgentCommand,
+    free_id,
     nodes_to_avoid,
     require_reachable,
     spec_of,
@@ -140,7 +141,7 @@ class SlurmJobs:
         )
 
     async def start(self, blocked: BlocklistView, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
-        key = self._free_id(taken)
+        key = free_id(taken | self._mine.keys(), blocked)
         excluded = await self._blocked_nodes(blocked, key)
         await self._submit(key, excluded)
         return StartedTaskManager(key, "", queued=True)
@@ -227,12 +228,6 @@ class SlurmJobs:
         """Return the number in a job's name; None if it is not a job of this cluster."""
         number = name.removeprefix(self._prefix)
         return int(number) if number != name and re.fullmatch(r"0|[1-9][0-9]{0,8}", number) else None
-
-    def _free_id(self, taken: AbstractSet[TaskManagerId]) -> TaskManagerId:
-        number = 0
-        while (key := TaskManagerId(f"tm-{number}")) in taken or key in self._mine:
-            number += 1
-        return key
 
     # --- submissions --------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.daemons.jobmanager.resource_drivers.kubernetes_pods import KubernetesPods
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.contracts.resource_driver import FREE, NONE, listed
@@ -92,6 +94,12 @@ async def test_a_start_whose_reply_is_lost_is_found_by_the_next_survey(
     assert len(kubernetes.manifests) == 1
 
 
+async def test_another_one_starts_while_the_first_is_blocked_itself(tmp_path: Path, kubernetes: FakeKubernetes) -> None:
+    entry = BlockedTaskManager(id=TaskManagerId("tm-0"), action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("x",))
+    started = await kubernetes_driver(tmp_path, kubernetes).start(BlockedPlaces((entry,)), NONE)
+    assert started.id == "tm-1"
+
+
 async def test_a_cordoned_node_is_out_of_service(tmp_path: Path, kubernetes: FakeKubernetes) -> None:
     kubernetes.cordoned = {"n2": "1970-01-01T00:00:01Z"}
     driver = kubernetes_driver(tmp_path, kubernetes)
@@ -127,6 +135,25 @@ def test_a_template_with_something_else_is_refused(tmp_path: Path, kubernetes: F
     template.write_text("kind: Deployment")
     with pytest.raises(InvalidInput, match="does not contain a pod"):
         kubernetes_driver(tmp_path, kubernetes, {"kubernetes.pod-template-file.default": str(template)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "spec: {containers: {name: taskmanager}}",
+        "spec: {containers: [null]}",
+        "spec: {containers: [{name: taskmanager, env: {A: b}}]}",
+        "spec: {volumes: {name: shared}}",
+        "metadata: text",
+        "metadata: {annotations: {since: 2026-11-29}}",
+    ],
+)
+def test_a_template_of_another_shape_is_refused(tmp_path: Path, kubernetes: FakeKubernetes, text: str) -> None:
+    template = tmp_path / "template.yaml"
+    template.write_text(text)
+    with pytest.raises(InvalidInput, match="does not make a pod") as caught:
+        kubernetes_driver(tmp_path, kubernetes, {"kubernetes.pod-template-file.default": str(template)})
+    assert caught.value.field == "kubernetes.pod-template-file.default"
 
 
 def test_a_job_manager_that_pods_cannot_reach_is_refused(tmp_path: Path, kubernetes: FakeKubernetes) -> None:

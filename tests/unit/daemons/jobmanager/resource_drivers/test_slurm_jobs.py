@@ -229,6 +229,11 @@ async def test_one_that_is_blocked_itself_comes_back_to_report_what_is_lost(tmp_
     assert await driver.survey() == (StartedTaskManager(FIRST, "n1"),)
 
 
+async def test_another_one_starts_while_the_first_is_blocked_itself(tmp_path: Path, slurm: FakeSlurm) -> None:
+    entry = BlockedTaskManager(id=FIRST, action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("x",))
+    assert (await slurm_driver(tmp_path, slurm).start(BlockedPlaces((entry,)), NONE)).id == "tm-1"
+
+
 @pytest.mark.req("BLK-20")
 async def test_a_list_without_nodes_says_nothing_about_any_node(tmp_path: Path, slurm: FakeSlurm) -> None:
     driver = slurm_driver(tmp_path, slurm, partition="nope")
