@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,6 +134,16 @@ class GatewayProcess:
     def own_root(self) -> Path:
         """Where the durable files of the job lie."""
         return StateLayout(self.directory, configuration(self.directory)).checkpoints / JOB
+
+    @contextlib.contextmanager
+    def client(self) -> Iterator[HadoopClient]:
+        """An executor of attempt 1."""
+        address = (self.directory / "address").read_text()
+        client = HadoopClient(address, self.credential(1), self.directory / "client", self.trust)
+        try:
+            yield client
+        finally:
+            client.close()
 
 
 @dataclass

@@ -40,12 +40,8 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 @pytest.fixture
 def client(gateway: GatewayProcess) -> Iterator[HadoopClient]:
-    address = (gateway.directory / "address").read_text()
-    client = HadoopClient(address, gateway.credential(1), gateway.directory / "client", gateway.trust)
-    try:
+    with gateway.client() as client:
         yield client
-    finally:
-        client.close()
 
 
 def status(gateway: GatewayProcess, place: Path) -> tuple[int, str]:

@@ -40,12 +40,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 @pytest.fixture(scope="module")
 def client(gateway: GatewayProcess) -> Iterator[HadoopClient]:
     """An executor of attempt 1."""
-    address = (gateway.directory / "address").read_text()
-    client = HadoopClient(address, gateway.credential(1), gateway.directory / "client", gateway.trust)
-    try:
+    with gateway.client() as client:
         yield client
-    finally:
-        client.close()
 
 
 def java_class(call: Callable[[], object]) -> str:
