@@ -30,6 +30,7 @@ _MARKS = str(JOBS / "marks.py")
 _FIRST_RESULT = str(JOBS / "first_result.py")
 _PEER = "local-cluster[2,1,1024]"
 _RESERVED = ("-D", "execution.standby=hot", "-D", "state.backend.local-recovery=true")
+_FIRST_LOSSES = ("-D", "executor.failure-window=1s")  # each loss is a first one, which has no pause
 _TASK_SECONDS = 120.0
 
 
@@ -118,7 +119,7 @@ def _executor_kills(
     cluster.wait_until_warm()
     place = directory / "marks"
     place.mkdir()
-    words = (EMBERKEEP, "submit", *cluster.words, "-q", "--num-executors", "2", _MARKS, str(place))
+    words = (EMBERKEEP, "submit", *cluster.words, "-q", "--num-executors", "2", *_FIRST_LOSSES, _MARKS, str(place))
     job = execute(words, directory, environment).output.strip()
     samples = []
     for _ in plan.turns("loss of an executor"):
