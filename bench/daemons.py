@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,13 +44,13 @@ class Server:
 
 
 @contextmanager
-def job_manager(directory: Path, *, encryption: str = "none") -> Iterator[Server]:
-    """A JobManager without task managers, with its durable store below ``directory``.
+def job_manager(directory: Path, *, encryption: str = "none", settings: Sequence[str] = ()) -> Iterator[Server]:
+    """A JobManager without task managers, with its durable store below ``directory``. ``settings``: KEY=VALUE.
 
     Most of what is measured is compared with limits that do not encrypt.
     """
-    settings = (*_SETTINGS, f"security.encryption={encryption}")
-    arguments = ("--state-dir", str(directory), *(word for text in settings for word in ("-D", text)))
+    definitions = (*_SETTINGS, f"security.encryption={encryption}", *settings)
+    arguments = ("--state-dir", str(directory), *(word for text in definitions for word in ("-D", text)))
     daemon = start_daemon(DaemonCommand("jobmanager", arguments, directory / "output"))
     try:
         ready = asyncio.run(daemon.ready())
