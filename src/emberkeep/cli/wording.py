@@ -58,6 +58,10 @@ def memory(mebibytes: float) -> str:
     return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
 
 
+RESTORE_NEEDS_MORE = "the cluster does not tell the job's options and arguments: the command needs them, too"
+"""Said of a ``restore_line`` without the JobManager's command."""
+
+
 def restore_line(path: str, command: str = "") -> str:
     """Return the command that starts a job from a savepoint. ``command``: the JobManager's; "" if it does not know."""
     return command or f"emberkeep savepoint restore {shlex.quote(path)} app.py"

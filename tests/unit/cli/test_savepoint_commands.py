@@ -7,15 +7,16 @@ import re
 import signal
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.cli.application import main
 from emberkeep.cli.wording import procedure_text, status_text
+from emberkeep.client.calls.savepoints import SavepointCalls
 from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
@@ -63,6 +64,7 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
     ]
     assert said[6].startswith("the job is FINISHED after ")
     assert said[7] == "start from it with `emberkeep savepoint restore /s/savepoint-1 app.py`"
+    assert said[8] == "the cluster does not tell the job's options and arguments: the command needs them, too"
     ((request,),) = [[view.request] for view in gateway.procedures.values()]
     assert request is not None
     assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
@@ -99,6 +101,27 @@ def test_the_command_that_starts_from_a_new_savepoint_is_the_one_that_show_print
     gateway.steps = [{"is_over": True, "savepoint": path}]
     assert main(["savepoint", "create", "flights"]) == 0
     assert f"emberkeep: start from it with `{shown}`\n" in capfd.readouterr().err
+
+
+def test_a_command_that_the_jobmanager_did_not_tell_is_said_to_be_incomplete(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unanswered(_: SavepointCalls, path: str) -> NoReturn:
+        raise Unavailable("no JobManager answers")
+
+    path = str(make(tmp_path / "savepoint-00000001-0123456789ab"))
+    monkeypatch.setattr(SavepointCalls, "manifest", unanswered)
+    gateway.ends_as = JobStatus.FINISHED
+    gateway.steps = [{"is_over": True, "savepoint": path}]
+    assert main(["stop", "flights"]) == 0
+    captured = capfd.readouterr()
+    assert captured.out == f"{path}\n"
+    assert captured.err.endswith(
+        f"emberkeep: start from it with `emberkeep savepoint restore {path} app.py`\n"
+        "emberkeep: the cluster does not tell the job's options and arguments: the command needs them, too; "
+        f"`emberkeep savepoint show {path}` prints the whole command once the JobManager answers "
+        "(no JobManager answers)\n"
+    )
 
 
 def test_a_failure_is_told_and_the_exit_code_is_1(gateway: Scripted, capfd: Output) -> None:

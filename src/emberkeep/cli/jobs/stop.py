@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
@@ -119,21 +120,24 @@ def with_client_waiting(
 
 
 async def _say_how_to_restore(client: RestClient, location: str) -> None:
-    """Say the command that starts a job from the savepoint.
+    """Say the command that starts a job from the savepoint, and if it is incomplete.
 
     Warn if the JobManager does not find the savepoint, which may then be only on a disk of the driver's machine.
     """
     from emberkeep.base.errors import Absent, EmberkeepError
-    from emberkeep.cli.wording import restore_line
+    from emberkeep.cli.wording import RESTORE_NEEDS_MORE, restore_line
 
-    command, is_found = "", True
+    command, is_found, lacks = "", True, RESTORE_NEEDS_MORE
     try:
         command = (await client.savepoints.manifest(location)).restore_command
     except Absent:
         is_found = False
-    except EmberkeepError:
-        pass  # the savepoint is complete: a start from it reports the error
+    except EmberkeepError as error:  # the savepoint is complete all the same
+        show = f"`emberkeep savepoint show {shlex.quote(location)}`"
+        lacks = f"{RESTORE_NEEDS_MORE}; {show} prints the whole command once the JobManager answers ({error.message})"
     say(f"start from it with `{restore_line(location, command)}`")
+    if not command:
+        say(lacks)
     if not is_found:
         say(
             f"warning: the JobManager does not find {location}, which may be on a disk of the driver's machine alone. "

@@ -177,7 +177,7 @@ def _verified(entry: SavepointEntry) -> str:
 
 
 def _print(info: SavepointInfo) -> None:
-    from emberkeep.cli.wording import byte_count, counted, restore_line, timestamp
+    from emberkeep.cli.wording import RESTORE_NEEDS_MORE, byte_count, counted, restore_line, timestamp
 
     print_fields(
         [
@@ -213,4 +213,4 @@ def _print(info: SavepointInfo) -> None:
     print_line("\nStart the job from it")
     print_line(restore_line(info.path, info.restore_command))
     if not info.restore_command:
-        say("the cluster does not tell the job's options and arguments: the command needs them, too")
+        say(RESTORE_NEEDS_MORE)
