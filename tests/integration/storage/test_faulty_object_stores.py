@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from emberkeep.adapters.blobs.objects import ObjectBlobs
-from emberkeep.adapters.savepoints.objects import StoredSavepoint
+from emberkeep.adapters.savepoints.objects import PAUSE_SECONDS, StoredSavepoint
 from emberkeep.adapters.state.objects import ObjectState
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
@@ -237,6 +237,18 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
     again = failure(work, place)
     assert again is None, again
     assert place.stored() == (BEFORE if work.leaves is None else work.leaves)
+
+
+def test_a_store_that_fails_is_left_alone_for_a_moment_before_a_savepoint_repeats_a_file(place: Place) -> None:
+    rests: list[tuple[float, int]] = []
+    savepoint = StoredSavepoint(
+        f"s3://{place.bucket}/p", pause=lambda seconds: rests.append((seconds, place.proxy.asked.count("begin")))
+    )
+    place.proxy.fail("complete", Fault("lost"))
+    savepoint.put("state", place.file(LARGE))
+    assert rests == [(PAUSE_SECONDS, 1)], "one upload has begun before the pause"
+    assert place.proxy.asked.count("begin") == 2
+    assert place.read("state") == LARGE
 
 
 @each_request

@@ -6,7 +6,8 @@ durable once the store has replied. Only blocking calls are used, see ``adapters
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import obstore
@@ -16,20 +17,23 @@ from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests
 from emberkeep.adapters.state.source import opened_source
 from emberkeep.base.errors import UnknownOutcome
 
+PAUSE_SECONDS = 2.0  # before a file is stored again: the store is busy, and other files are sent to it, too
 _LISTED_AT_ONCE = 1000
 
 
 class StoredSavepoint:
     """Implements ``lifecycle.ports.SavepointObjects``."""
 
-    def __init__(self, location: str) -> None:
-        """Raises Fatal if ``location`` is malformed."""
+    def __init__(self, location: str, pause: Callable[[float], None] = time.sleep) -> None:
+        """``pause``: waits for some seconds. Raises Fatal if ``location`` is malformed."""
+        self._pause = pause
         self._requests = ObjectRequests(parse_object_location(location, "the savepoint"))
 
     def put(self, name: str, source: Path) -> None:
         try:
             self._put(name, source)
         except UnknownOutcome:  # a repetition writes the same bytes, whatever the store has done
+            self._pause(PAUSE_SECONDS)
             self._put(name, source)
 
     def _put(self, name: str, source: Path) -> None:
