@@ -60,7 +60,9 @@ function offer(queries) {
 function sayUnknown(queries) {
   const isUnknown = wanted !== "" && queries.every((query) => query["query-id"] !== wanted);
   problem.hidden = !isUnknown;
-  if (isUnknown) problem.textContent = `The history has no query ${wanted.slice(0, 40)}, which the address names. This is another one.`;
+  if (!isUnknown) return;
+  const [id, name] = [wanted.slice(0, 40), select.selectedOptions[0]?.textContent];
+  problem.textContent = `The address names the query ${id}, of which the history has no records. The plots show the query “${name}” instead.`;
 }
 
 function numbers(record, marks) {
@@ -147,9 +149,9 @@ async function update() {
     const after = goesOn ? (records.at(-1)?.recorded ?? 0) : 0;
     const answer = await read(chosen === "" ? { limit: 1 } : { query: chosen, after, limit: MOST });
     if (answer.queries.length === 0) return;
-    sayUnknown(answer.queries);
     section.hidden = false;
     offer(answer.queries);
+    sayUnknown(answer.queries);
     if (chosen === "") {
       again = true;
       return;
