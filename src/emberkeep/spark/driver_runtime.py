@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 from emberkeep.api.job import current_job
@@ -58,6 +59,7 @@ from emberkeep.spark.stopping.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.stopping.query_starts import OrderedStarts
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
+from emberkeep.spark.work.logged_events import lasting_events
 from emberkeep.spark.work.reader import WorkReader
 from emberkeep.spark.work.status_store import StatusStore
 
@@ -185,6 +187,13 @@ class DriverRuntime:
         context = self._context()
         address: str | None = call("address of the Spark UI", lambda: context.uiWebUrl)
         return address
+
+    def lasting_events(self, file: Path) -> list[bytes]:
+        """Return the newest lines of an event log's file that the Spark UI needs when the file is gone.
+
+        Raises SparkUnavailable, Damaged.
+        """
+        return lasting_events(self._context(), file)
 
     def executors_changed(self) -> None:
         """Report to Spark again where the state of running queries is, after executors came or went; log failures."""

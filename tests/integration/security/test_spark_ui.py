@@ -199,13 +199,16 @@ def test_the_ui_follows_a_script_to_the_port_of_its_next_spark_context(tmp_path:
         cluster.close()
 
 
-# Each batch has one job, which writes 4 MB of events: its start and that of its stage have all local properties.
+# Each job writes 4 MB of events: its start and that of its stage have all local properties. A batch has one job. So the
+# query's start is in the third file of the event log.
 LONG_STREAM = """
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
 print(spark.sparkContext.applicationId, flush=True)
 spark.sparkContext.setLocalProperty("long", "x" * 2_000_000)
+for _ in range(7):
+    spark.sparkContext.parallelize([0], 1).count()
 rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 1).load()
 query = rates.writeStream.queryName("ticks").trigger(processingTime="500 milliseconds").foreachBatch(
     lambda frame, number: frame.foreach(lambda row: None)
@@ -229,8 +232,16 @@ def test_the_history_server_shows_a_long_stream_whose_event_log_was_shortened(
     try:
         cluster.up(*QUICK)
         shell.write("app.py", LONG_STREAM)
-        job_id = cluster.submit("app.py", *SMALLEST_FILES, "-D", "restart-strategy.type=none", "--name", "ticks")
+        job_id = cluster.submit("app.py", *SMALLEST_FILES, "-D", "restart-strategy.type=none")
         app_id = until(lambda: cluster.output(job_id).strip(), lambda: cluster.story(job_id))
+        (lost,) = cluster.wait_for_executors(job_id)
+        cluster.wait_for(job_id, lambda job: job.emberkeep.queries, "the query runs")
+        assert files()[-1] > 2, "the first file does not have the query's start"
+        kill_process(lost.pid)
+        replacement = until(
+            lambda: next((one for one in cluster.wait_for_executors(job_id) if one.id != lost.id), None),
+            lambda: cluster.story(job_id),
+        )
         until(lambda: (found := files()) and found[0] > 1, lambda: f"{files()}\n{cluster.story(job_id)}")
         first = files()[0]
         until(lambda: files()[-1] > first + FILES_KEPT, lambda: f"{files()}\n{cluster.story(job_id)}")
@@ -245,10 +256,13 @@ def test_the_history_server_shows_a_long_stream_whose_event_log_was_shortened(
         check_pages(link.rstrip("/"), browser, app_id)
         status, text = answer_of(f"{link}api/v1/applications/{app_id}/jobs", browser)
         assert status == 200
-        batches = sorted(int(re.findall(r"batch = ([0-9]+)", job["description"])[-1]) for job in json.loads(text))
-        gap = sorted(set(range(batches[-1])) - set(batches))
-        assert (batches[0], gap) == (0, list(range(gap[0], gap[-1] + 1))), "the beginning and the newest batches"
+        jobs = sorted(job["jobId"] for job in json.loads(text))
+        gap = sorted(set(range(jobs[-1])) - set(jobs))
+        assert (jobs[0], gap) == (0, list(range(gap[0], gap[-1] + 1))), "the beginning and the newest jobs"
         status, text = answer_of(f"{link}StreamingQuery/", browser)
-        assert (status, "ticks" in text) == (200, True), text[-3000:]
+        assert (status, "ticks" in text) == (200, True), "the query has started in the part that is gone"
+        status, text = answer_of(f"{link}api/v1/applications/{app_id}/allexecutors", browser)
+        active = {one["id"]: one["isActive"] for one in json.loads(text)}
+        assert (active[lost.id], active[replacement.id]) == (False, True), "so have the executors"
     finally:
         cluster.close()

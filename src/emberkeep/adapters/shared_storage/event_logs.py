@@ -7,6 +7,8 @@ one for each SparkContext:
 _emberkeep_event_logs/<attempt>/eventlog_v2_<application>/events_<number>_<application>.zstd
 ```
 
+A file without the ending of a codec has lines that the driver has kept of files that are gone.
+
 The directory belongs to the user of the job, who may have put anything there.
 """
 
@@ -17,16 +19,21 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from emberkeep.base.errors import Absent, Conflict, Damaged
+import structlog
+
+from emberkeep.base.errors import Absent, Conflict, Damaged, Fatal
+from emberkeep.base.files.durable import write_file
 from emberkeep.base.files.errors import cannot_read, is_directory
 from emberkeep.base.files.hostile import open_to_read, remove_tree
 
+log = structlog.get_logger(__name__)
+
 EVENT_LOGS = "_emberkeep_event_logs"
-FILES_KEPT = 8  # of one application: the first one, which says what the application is, and the newest
+FILES_KEPT = 9  # of one application: the first one, which says what it is, one of lasting lines, and the newest seven
+LINES_KEPT = 1000
 ATTEMPTS_KEPT = 5
 APPLICATIONS_KEPT = 5  # of one attempt
 _ATTEMPT = re.compile(r"[0-9]{1,9}")
@@ -80,48 +87,62 @@ def _attempts(directory: Path) -> list[int]:
 
 # --- the bound of one application -------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Trimming:
-    """How an application's log gets smaller: first ``head`` takes the name of ``onto``, then ``removed`` go, in order.
-
-    All are numbers of files. Readers need consecutive numbers, which these are after each step.
-    """
-
-    head: int
-    onto: int
-    removed: tuple[int, ...]
+Lasting = Callable[[Path], Sequence[bytes]]
+"""Returns the lines of a log's file that a reader needs when the file is gone. Raises Damaged, SparkUnavailable."""
 
 
-def trimming(numbers: Collection[int], most: int) -> Trimming | None:
-    """Return how to keep at most ``most`` (at least 2) files of a log: the first and the newest; None if it is small.
+def trim_event_logs(directory: Path, lasting: Lasting = lambda _: (), most: int = FILES_KEPT) -> None:
+    """Keep the newest applications in an attempt's ``directory``, and at most ``most`` (at least 3) files of each.
 
-    The first file has the events that name the application and its settings. Without them, nothing can be shown.
-    """
-    ordered = sorted(numbers)
-    if len(ordered) <= most:
-        return None
-    head, *others = ordered
-    dropped = others[: len(ordered) - most]
-    return Trimming(head=head, onto=dropped[-1], removed=tuple(dropped[:-1]))
-
-
-def trim_event_logs(directory: Path, most: int = FILES_KEPT) -> None:
-    """Keep the newest applications in an attempt's ``directory``, and at most ``most`` files of each. Raises OSError.
-
-    Spark appends to the newest file only, so the others do not change.
+    Spark appends to the newest file only, so the others do not change. Raises OSError, and what ``lasting`` raises.
     """
     applications = _applications(directory)  # an id begins with the time of the application's start
     for ended in applications[:-APPLICATIONS_KEPT]:
         shutil.rmtree(ended, ignore_errors=True)
     for application in applications[-APPLICATIONS_KEPT:]:
-        files = _event_files(application)
-        planned = trimming(files.keys(), most)
-        if planned is None:
-            continue
-        files[planned.head].rename(files[planned.onto])
-        for number in planned.removed:
-            files[number].unlink(missing_ok=True)
+        _trim(application, lasting, most)
+
+
+def dropped_files(files: Sequence[str], most: int) -> Sequence[str]:
+    """Return the files of a log that go, none or at least two, so that with their lasting lines ``most`` stay.
+
+    ``files``: in their order. The first one stays: it has the events that name the application and its settings,
+    without which nothing can be shown.
+    """
+    return files[1 : len(files) - most + 2] if len(files) > most else ()
+
+
+def _trim(application: Path, lasting: Lasting, most: int) -> None:
+    """Replace the files that go by one with their lasting lines, and give the first file the number before that.
+
+    So the numbers are consecutive afterwards, as Spark requires. If this is interrupted, the first file is still the
+    first one, and no line is lost, but numbers may be missing or there twice (see ``copy_event_log``).
+    """
+    files = _in_order(os.listdir(application))  # noqa: PTH208
+    dropped = dropped_files(files, most)
+    if not dropped:
+        return
+    lines = list(dict.fromkeys(line for name in dropped for line in _lasting_lines(application / name, lasting)))
+    kept = f"events_{_number(dropped[-1])}_{application.name.removeprefix(_LOG)}"  # without the ending of a codec
+    try:
+        write_file(application / kept, b"".join(line + b"\n" for line in lines[-LINES_KEPT:]))
+        place = _number(dropped[-2])
+    except Fatal as error:  # a full disk gets its space all the same
+        log.warning("the event log gets shorter without its lasting events", reason=str(error))
+        kept, place = "", _number(dropped[-1])
+    first = f"events_{place}_{_after_number(files[0])}"
+    for name in dropped:
+        if name not in (kept, first):
+            (application / name).unlink(missing_ok=True)
+    (application / files[0]).rename(application / first)
+
+
+def _lasting_lines(file: Path, lasting: Lasting) -> Sequence[bytes]:
+    try:
+        return lasting(file)
+    except Damaged as error:
+        log.warning("the event log gets shorter without some of its lasting events", reason=str(error))
+        return ()
 
 
 def _applications(directory: Path) -> list[Path]:
@@ -132,9 +153,17 @@ def _applications(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _event_files(application: Path) -> dict[int, Path]:
-    matches = [(name, _FILE.fullmatch(name)) for name in os.listdir(application)]  # noqa: PTH208
-    return {int(match[1]): application / name for name, match in matches if match is not None}
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return those names that are files of a log, in the order in which they are read."""
+    return sorted((name for name in names if _FILE.fullmatch(name)), key=lambda name: (_number(name), name))
+
+
+def _number(name: str) -> int:
+    return int(name.split("_")[1])
+
+
+def _after_number(name: str) -> str:
+    return name.split("_", 2)[2]
 
 
 # --- reading after the attempt's end ----------------------------------------------------------------------------------
@@ -143,13 +172,14 @@ def _event_files(application: Path) -> dict[int, Path]:
 def copy_event_log(root: Path, attempt: int, into: Path) -> str:
     """Copy the log of an attempt's newest application to ``into``, and return the application's id.
 
-    A reader gets a copy because the job's user can replace each file by a link or a pipe at any time. Blocks. Raises
-    Absent (the attempt has no log), Conflict (it is too large), Damaged, Unavailable (the storage), OSError (writing).
+    A reader gets a copy because the job's user can replace each file by a link or a pipe at any time. The copied files
+    have consecutive numbers, although the driver may have ended while it trimmed the log. Blocks. Raises Absent (the
+    attempt has no log), Conflict (it is too large), Damaged, Unavailable (the storage), OSError (writing).
     """
     with contextlib.ExitStack() as stack:
         try:
             opened, name = _open_newest(root, attempt, stack)
-            files = sorted(file for file in os.listdir(opened) if _COPIED.fullmatch(file))  # noqa: PTH208
+            files = [file for file in os.listdir(opened) if _COPIED.fullmatch(file)]  # noqa: PTH208
         except NotADirectoryError as error:  # the user has put something else there
             raise Damaged(f"{root / EVENT_LOGS}: {error.strerror}: {error.filename}") from error
         except FileNotFoundError as error:
@@ -191,15 +221,18 @@ def _open_newest(root: Path, attempt: int, closing: contextlib.ExitStack) -> tup
 
 
 def _copy_files(source: Path, files: list[str], target: Path, attempt: int) -> None:
-    left = _MOST_BYTES
-    for file in files:
+    left, number = _MOST_BYTES, 0
+    events = _in_order(files)
+    for file in [*events, *(file for file in files if file not in events)]:
         try:
             descriptor = open_to_read(source / file)
         except FileNotFoundError:
             continue  # the bound has just removed it
         except OSError as error:
             raise Damaged(f"a file of the event log cannot be used: {file}: {error.strerror}") from error
-        with os.fdopen(descriptor, "rb") as reading, (target / file).open("wb") as writing:
+        number += file in events
+        name = f"events_{number}_{_after_number(file)}" if file in events else file
+        with os.fdopen(descriptor, "rb") as reading, (target / name).open("wb") as writing:
             while piece := reading.read(min(1024**2, left + 1)):
                 left -= len(piece)
                 if left < 0:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.shared_storage.event_logs import attempt_directory, make_event_log, trim_event_logs
+from emberkeep.adapters.shared_storage.event_logs import Lasting, attempt_directory, make_event_log, trim_event_logs
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.processes.threads import started_pool
 from emberkeep.daemons.driver.storage import require_own_place
 from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
@@ -54,21 +55,26 @@ def prepared_event_log(spec: DriverSpec, seconds: float = _PREPARING_SECONDS) ->
 
 
 class EventLogBound:
-    """Keeps the event logs of an attempt within their bound, while Spark writes them."""
+    """Keeps the event logs of an attempt within their bound, while Spark writes them.
 
-    def __init__(self, spec: DriverSpec, interval: float = _TRIMMING_SECONDS) -> None:
+    ``lasting``: see ``trim_event_logs``; called on a thread that calls nothing else.
+    """
+
+    def __init__(self, spec: DriverSpec, lasting: Lasting, interval: float = _TRIMMING_SECONDS) -> None:
         self._spec = spec
+        self._lasting = lasting
         self._interval = interval
 
     async def run(self) -> None:
         """Remove what is over the bound, again and again until cancelled. Log errors."""
+        thread = started_pool(1, f"{OWN_THREAD_PREFIX}-event-log-bound")
         while True:
             await asyncio.sleep(self._interval)
             try:
-                await asyncio.to_thread(self._trim)
+                await asyncio.get_running_loop().run_in_executor(thread, self._trim)
             except (EmberkeepError, OSError) as error:
                 log.warning("cannot shorten the event log now", place=self._spec.checkpoint_root, reason=str(error))
 
     def _trim(self) -> None:
         require_own_place(self._spec)
-        trim_event_logs(attempt_directory(Path(self._spec.checkpoint_root), self._spec.attempt))
+        trim_event_logs(attempt_directory(Path(self._spec.checkpoint_root), self._spec.attempt), self._lasting)

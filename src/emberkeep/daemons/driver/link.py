@@ -231,7 +231,7 @@ class JobMasterThread:
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())
             if self._configuration[EVENT_LOG_ENABLED]:
-                services.start("event log", EventLogBound(self._spec).run())
+                services.start("event log", EventLogBound(self._spec, self._bridge.lasting_events).run())
             agent = AgentWatch(Path(self._spec.agent), self._configuration[ORPHAN_TIMEOUT], system.clock)
             services.start("agent watch", self._watch_agent(agent))
             if known is not None:

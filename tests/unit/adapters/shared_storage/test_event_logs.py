@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from emberkeep.adapters.shared_storage import event_logs
 from emberkeep.adapters.shared_storage.event_logs import (
     APPLICATIONS_KEPT,
     ATTEMPTS_KEPT,
     EVENT_LOGS,
+    LINES_KEPT,
+    copy_event_log,
+    dropped_files,
     make_event_log,
     trim_event_logs,
-    trimming,
 )
+from emberkeep.base.errors import Damaged, Fatal, RetryLater
 
 APPLICATION = "app-20261126120000-0000-0a1b2c3d"
 
@@ -34,38 +41,131 @@ def numbers_of(place: Path) -> list[int]:
     return sorted(int(path.name.split("_")[1]) for path in place.glob("events_*"))
 
 
+def contents(place: Path) -> list[str]:
+    """Return what the files of a log have, in the order of their numbers."""
+    return [path.read_text() for path in sorted(place.glob("events_*"), key=lambda path: int(path.name.split("_")[1]))]
+
+
+def lasting(file: Path) -> list[bytes]:
+    """Return the lines of a log's file that last: all but the names of files that have nothing else."""
+    return [line for line in file.read_bytes().splitlines() if line.startswith(b"began")]
+
+
 @pytest.mark.parametrize("count", range(12))
-@pytest.mark.parametrize("first", [1, 40])
-def test_the_first_and_the_newest_files_stay_and_no_number_is_missing_after_any_step(count: int, first: int) -> None:
-    numbers = set(range(first, first + count))
-    planned = trimming(numbers, 4)
+def test_the_first_and_the_newest_files_stay(count: int) -> None:
+    files = [f"events_{number}" for number in range(40, 40 + count)]
+    dropped = dropped_files(files, 4)
+    assert len(dropped) != 1, "one name is for the first file, and one for what lasts"
+    left = [file for file in files if file not in dropped]
     if count <= 4:
-        assert planned is None
-        return
-    assert planned is not None
-    contents = {number: number for number in numbers}
-    contents[planned.onto] = contents.pop(planned.head)
-    for number in (None, *planned.removed):
-        if number is not None:
-            del contents[number]
-        assert sorted(contents) == list(range(min(contents), max(contents) + 1))
-        assert first in contents.values()
-    newest = first + count - 1
-    assert list(dict(sorted(contents.items())).values()) == [first, newest - 2, newest - 1, newest]
+        assert not dropped
+    else:
+        assert left == [files[0], files[-2], files[-1]]
 
 
 def test_a_log_is_trimmed_again_and_again(tmp_path: Path) -> None:
     place = logged(tmp_path, range(1, 12))
     other = logged(tmp_path, range(1, 3), "app-other")
-    trim_event_logs(tmp_path, 4)
+    trim_event_logs(tmp_path, most=4)
     assert numbers_of(place) == [8, 9, 10, 11]
     for number in (12, 13):
         (place / f"events_{number}_{APPLICATION}.zstd").write_text(str(number))
-    trim_event_logs(tmp_path, 4)
+    trim_event_logs(tmp_path, most=4)
     assert numbers_of(place) == [10, 11, 12, 13]
-    assert (place / f"events_10_{APPLICATION}.zstd").read_text() == "1", "the first file says what the application is"
+    assert contents(place) == ["1", "", "12", "13"], "the first file says what the application is"
     assert (place / f"appstatus_{APPLICATION}.inprogress").exists()
     assert numbers_of(other) == [1, 2]
+
+
+def test_what_lasts_longer_than_its_file_is_kept(tmp_path: Path) -> None:
+    place = logged(tmp_path, range(1, 4))
+    for number in range(4, 12):
+        (place / f"events_{number}_{APPLICATION}.zstd").write_text(f"{number}\nbegan {number}\n")
+        trim_event_logs(tmp_path, lasting, most=5)
+    kept = "".join(f"began {number}\n" for number in range(4, 9))
+    assert contents(place) == ["1", kept, *(f"{number}\nbegan {number}\n" for number in (9, 10, 11))]
+    assert [path.name for path in place.glob("events_8_*")] == [f"events_8_{APPLICATION}"], "it has no codec"
+
+
+def test_of_what_lasts_only_so_much_is_kept(tmp_path: Path) -> None:
+    place = logged(tmp_path, range(1, 8))
+    for number in (2, 3):
+        lines = "".join(f"began {number}.{line}\n" for line in range(LINES_KEPT))
+        (place / f"events_{number}_{APPLICATION}.zstd").write_text(lines)
+    trim_event_logs(tmp_path, lasting, most=6)
+    assert contents(place)[1].splitlines() == [f"began 3.{line}" for line in range(LINES_KEPT)]
+
+
+def test_a_file_that_spark_cannot_read_and_a_full_disk_let_the_log_get_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def damaged(file: Path) -> list[bytes]:
+        raise Damaged(file.name)
+
+    place = logged(tmp_path, range(1, 8))
+    trim_event_logs(tmp_path, damaged, most=5)
+    assert contents(place) == ["1", "", "5", "6", "7"]
+
+    def full(*_: object) -> NoReturn:
+        raise Fatal("no space left")
+
+    (place / f"events_8_{APPLICATION}.zstd").write_text("8")
+    monkeypatch.setattr(event_logs, "write_file", full)
+    trim_event_logs(tmp_path, lasting, most=5)
+    assert contents(place) == ["1", "6", "7", "8"]
+
+
+def test_without_spark_nothing_is_dropped(tmp_path: Path) -> None:
+    def unavailable(_: Path) -> NoReturn:
+        raise RetryLater("no SparkContext")
+
+    place = logged(tmp_path, range(1, 12))
+    with pytest.raises(RetryLater):
+        trim_event_logs(tmp_path, unavailable, most=4)
+    assert numbers_of(place) == list(range(1, 12))
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_the_copy_of_a_log_that_was_being_trimmed_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    """The driver ends after any of the steps: a file written, others removed, and the first one renamed."""
+    root, into = tmp_path / "job", tmp_path / "into"
+    into.mkdir()
+    place = logged(make_event_log(root, 1), range(1, 6))
+    (place / f"events_2_{APPLICATION}.zstd").write_text("began 2\n")
+    trim_event_logs(place.parent, lasting, most=4)
+    for number in (6, 7):
+        (place / f"events_{number}_{APPLICATION}.zstd").write_text(str(number))
+    ends = DriverEnds(steps)
+    for owner, name in ((event_logs, "write_file"), (Path, "rename"), (Path, "unlink")):
+        monkeypatch.setattr(owner, name, ends.before(getattr(owner, name)))
+    with contextlib.suppress(DriverEnds):
+        trim_event_logs(place.parent, lasting, most=4)
+    monkeypatch.undo()
+    copy_event_log(root, 1, into)
+    copied = contents(into / place.name)
+    assert numbers_of(into / place.name) == list(range(1, len(copied) + 1))
+    assert (copied[0], copied[-2:]) == ("1", ["6", "7"])
+    assert "began 2\n" in copied
+    trim_event_logs(place.parent, lasting, most=4)
+    assert contents(place) == ["1", "began 2\n", "6", "7"]
+
+
+class DriverEnds(Exception):
+    """Raised instead of all steps after so many."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def before(self, step: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments: object, **options: object) -> object:
+            if self.left == 0:
+                raise self
+            self.left -= 1
+            return step(*arguments, **options)
+
+        return counted
 
 
 def test_an_attempt_keeps_the_logs_of_its_newest_applications(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_storage_that_hangs_is_not_waited_for(
 
 async def test_a_log_stays_within_its_bound_and_an_error_does_not_end_that(tmp_path: Path) -> None:
     spec = spec_in(tmp_path)
-    keeping = asyncio.create_task(EventLogBound(spec, interval=0.01).run())
+    keeping = asyncio.create_task(EventLogBound(spec, lambda _: (), interval=0.01).run())
     try:
         (tmp_path / "checkpoints").mkdir()
         place = tmp_path / "checkpoints" / "job" / EVENT_LOGS / str(spec.attempt) / "eventlog_v2_app-1"

@@ -7,9 +7,10 @@ import os
 import secrets
 import signal
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -93,6 +94,12 @@ class SparkBridge:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self.runtime.ui_address)
         except SparkUnavailable as error:
             raise RetryLater(f"Spark does not answer: {error}") from error
+
+    def lasting_events(self, file: Path) -> Sequence[bytes]:
+        """Return lines of an event log's file, see ``DriverRuntime``. Call on a thread of one's own."""
+        if self.runtime is None:
+            raise SparkUnavailable("no SparkContext is up")
+        return self.runtime.lasting_events(file)
 
     async def demand(self) -> ExecutorDemand | None:
         if self.runtime is None or not self.runtime.application_up():
