@@ -21,7 +21,7 @@ class Kind(enum.Enum):
     """Kinds of data that a job has in the storage."""
 
     CHECKPOINTS = "checkpoints"
-    EVENT_LOGS = "event-logs"  # with the checkpoints, and kept for longer
+    EVENT_LOGS = "event-logs"  # and the progress history; with the checkpoints, and kept for longer
     BLOBS = "blobs"
     GRAPH = "graph"
     RESULT = "result"  # a result that is too large for the job store's own record

@@ -6,11 +6,12 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Protocol
 
 from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
+from emberkeep.adapters.shared_storage.progress_files import PROGRESS
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
 from emberkeep.base.configuration.options.high_availability import HA_TYPE
@@ -19,6 +20,8 @@ from emberkeep.base.files.errors import cannot_write, names_if_there
 from emberkeep.base.files.hostile import remove_tree
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.jobs.leftovers import Item, Kind
+
+_KEPT_LONGER = frozenset({EVENT_LOGS, PROGRESS})  # than checkpoints: what people look at after a job's end
 
 
 class Ownership(Protocol):
@@ -83,7 +86,7 @@ class JobData:
     def _of_jobs(self, job_ids: Iterable[JobId]) -> set[Item]:
         """Return what the directories of jobs hold.
 
-        One without event logs, or that is unreadable or no directory, has checkpoints.
+        A directory that is empty or unreadable, or is none, counts as checkpoints.
         """
         found: set[Item] = set()
         for job_id in job_ids:
@@ -92,9 +95,9 @@ class JobData:
                 names = set(_names_in_folder(directory)) if _is_folder(directory) else set()
             except Unavailable:
                 names = set()
-            if EVENT_LOGS in names:
+            if names & _KEPT_LONGER:
                 found.add((Kind.EVENT_LOGS, job_id))
-            if names != {EVENT_LOGS}:
+            if not names or names - _KEPT_LONGER:
                 found.add((Kind.CHECKPOINTS, job_id))
         return found
 
@@ -117,7 +120,8 @@ class JobData:
     def remove(self, item: Item) -> None:
         """Remove a job's checkpoints, event logs or logs, or those of its graphs that belong to other job stores.
 
-        Its events go with its logs. The last of checkpoints and event logs takes the job's directory with it.
+        Its events go with its logs, its progress with its event logs. The last of checkpoints and event logs takes the
+        job's directory with it.
 
         Raises what ``require`` raises, and Unavailable.
         """
@@ -128,12 +132,13 @@ class JobData:
                 _remove_entry(directory / job_id)
             return
         if kind is Kind.CHECKPOINTS:
-            _remove_all_but(self._layout.checkpoints / job_id, EVENT_LOGS)
+            _remove_all_but(self._layout.checkpoints / job_id, _KEPT_LONGER)
             return
         if kind is Kind.EVENT_LOGS:
             directory = self._layout.checkpoints / job_id
             if _is_folder(directory):
-                _remove_entry(directory / EVENT_LOGS)
+                for name in _KEPT_LONGER:
+                    _remove_entry(directory / name)
                 _remove_if_empty(directory)
             return
         for path in self._foreign_graphs():
@@ -205,15 +210,14 @@ def _remove_tree(directory: Path) -> None:
             raise cannot_write(directory, error if isinstance(error, OSError) else OSError(str(error))) from error
 
 
-def _remove_all_but(directory: Path, kept: str) -> None:
-    """Remove a directory tree, but not the entry ``kept``. Raises Unavailable; the next call removes what remains."""
-    names = _names_in_folder(directory) if _is_folder(directory) else []
-    if kept not in names:
+def _remove_all_but(directory: Path, kept: Set[str]) -> None:
+    """Remove a directory tree, but not the entries ``kept``. Raises Unavailable; the next call removes what remains."""
+    names = set(_names_in_folder(directory) if _is_folder(directory) else ())
+    if not names & kept:
         _remove_entry(directory)
         return
-    for name in names:
-        if name != kept:
-            _remove_entry(directory / name)
+    for name in names - kept:
+        _remove_entry(directory / name)
 
 
 def _remove_if_empty(directory: Path) -> None:

@@ -26,7 +26,7 @@ from emberkeep.jobs.progress.kept_progress import NOTHING_KEPT, KeptProgress
 
 log = structlog.get_logger(__name__)
 
-_DIRECTORY = "_emberkeep_progress"
+PROGRESS = "_emberkeep_progress"
 _NAME = re.compile(r"([0-9]{1,9})\.record")
 _HEADER_BYTES = 128
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,18 +44,18 @@ def read_progress(root: Path, *, before: int | None = None) -> KeptProgress:
         try:
             attempts = _attempts(directory)
         except OSError as error:
-            raise cannot_read(root / _DIRECTORY, error) from error
+            raise cannot_read(root / PROGRESS, error) from error
         for attempt in sorted(attempts, reverse=True):
             if before is not None and attempt >= before:
                 continue
             try:
-                return decode_progress(read_bytes(directory / _name(attempt)), where=str(root / _DIRECTORY))
+                return decode_progress(read_bytes(directory / _name(attempt)), where=str(root / PROGRESS))
             except FileNotFoundError:
                 continue  # a newer attempt has just removed it
             except (Damaged, NewerFormat, Fatal) as error:
                 log.warning("a progress history cannot be used", root=str(root), attempt=attempt, reason=str(error))
             except OSError as error:
-                raise cannot_read(root / _DIRECTORY, error) from error
+                raise cannot_read(root / PROGRESS, error) from error
     return NOTHING_KEPT
 
 
@@ -64,7 +64,7 @@ def write_progress(root: Path, attempt: int, kept: KeptProgress) -> None:
 
     Creates ``root``, but not its parent.
     """
-    directory = root / _DIRECTORY
+    directory = root / PROGRESS
     path = directory / _name(attempt)
     try:
         if not path.exists():  # the attempt's first write
@@ -105,7 +105,7 @@ def _make(directory: Path) -> None:
 def _opened(root: Path) -> Iterator[Path | None]:
     """Yield a path that names this directory even if somebody replaces it; None if there is no such directory."""
     try:
-        descriptor = os.open(root / _DIRECTORY, _FLAGS)
+        descriptor = os.open(root / PROGRESS, _FLAGS)
     except NotADirectoryError:  # the user has put something else there
         yield None
         return
@@ -113,7 +113,7 @@ def _opened(root: Path) -> Iterator[Path | None]:
         if isinstance(error, FileNotFoundError) and is_directory(root.parent):
             yield None
             return
-        raise cannot_read(root / _DIRECTORY, error) from error
+        raise cannot_read(root / PROGRESS, error) from error
     try:
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:

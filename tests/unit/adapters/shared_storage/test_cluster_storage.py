@@ -15,6 +15,7 @@ from emberkeep.adapters.ha_blobs.place import BINDING_FILE, Binding, write_bindi
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.event_logs import EVENT_LOGS
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE
+from emberkeep.adapters.shared_storage.progress_files import PROGRESS
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options.directories import STORAGE_DIRECTORY
@@ -180,7 +181,10 @@ def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_
 
 
 @pytest.mark.req("SAFE-5")
-def test_event_logs_are_removed_apart_from_checkpoints_and_the_last_takes_the_directory_along(site: Site) -> None:
+@pytest.mark.parametrize("kept", [{EVENT_LOGS}, {PROGRESS}, {EVENT_LOGS, PROGRESS}], ids=str)
+def test_event_logs_and_progress_are_removed_apart_from_checkpoints_and_the_last_takes_the_directory_along(
+    site: Site, kept: set[str]
+) -> None:
     storage = settled(site.open(), site.bound())
     place = site.layout().checkpoints / JOB
     checkpoints, event_logs = (Kind.CHECKPOINTS, JOB), (Kind.EVENT_LOGS, JOB)
@@ -188,10 +192,12 @@ def test_event_logs_are_removed_apart_from_checkpoints_and_the_last_takes_the_di
         site.put()
         (place / "record").touch()
         (place / "link").symlink_to(site.storage)
-        (place / EVENT_LOGS / "1").mkdir(parents=True)
+        for name in kept:
+            (place / name / "1").mkdir(parents=True)
         assert storage.data.directories() == storage.data.find() == {checkpoints, event_logs}
         storage.data.remove(first)
         assert storage.data.find() == {second}
+        assert kept == {path.name for path in place.iterdir()} or second is checkpoints
         storage.data.remove(second)
         assert not place.exists()
         assert not storage.data.find()

@@ -52,9 +52,9 @@ EVENT_LOG_DELAY = define(
         7 * 86400.0,
         duration,
         "duration",
-        "How long the event logs of a job, from which its Spark UI is shown, are kept after the job has FINISHED or "
-        "was CANCELED. Those of a job that has FAILED stay as long as its result, then for "
-        "`high-availability.storage.unknown-delay`.",
+        "How long the event logs of a job, from which its Spark UI is shown, and the progress history of its "
+        "queries are kept after the job has FINISHED or was CANCELED. Those of a job that has FAILED stay as long as "
+        "its result, then for `high-availability.storage.unknown-delay`.",
     )
 )
 DAMAGED_DATA_DELAY = define(
