@@ -15,7 +15,10 @@ _OVER = ("Succeeded", "Failed")
 
 
 class FakeKubernetes:
-    """``outage``: what calls raise. ``loses_reply``: what the next creation raises after it has happened."""
+    """``calls``: all that were made. ``outage``: what calls raise.
+
+    ``loses_reply``: what the next creation raises after it has happened.
+    """
 
     def __init__(self, *nodes: str) -> None:
         self.manifests: dict[str, dict[str, Any]] = {}  # pods by name
@@ -23,7 +26,7 @@ class FakeKubernetes:
         self.loses_reply: EmberkeepError | None = None
         self.silent: set[str] = set()  # nodes that do not confirm the end of pods
         self.cordoned: dict[str, str] = {}  # since when, by node
-        self.lists = 0  # of pods
+        self.calls: list[str] = []
         self._nodes = nodes
         self._uids = map(str, itertools.count(1))
 
@@ -31,18 +34,17 @@ class FakeKubernetes:
         return
 
     def pods(self, label: str) -> dict[str, Any]:
-        self._may_fail()
-        self.lists += 1
+        self._may_fail("list pods")
         key, _, value = label.partition("=")
         found = [pod for pod in self.manifests.values() if pod["metadata"]["labels"].get(key) == value]
         return {"items": copy.deepcopy(found)}
 
     def nodes(self) -> dict[str, Any]:
-        self._may_fail()
+        self._may_fail("list nodes")
         return {"items": [self._node(name) for name in self._nodes]}
 
     def create_pod(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        self._may_fail()
+        self._may_fail("create")
         name = manifest["metadata"]["name"]
         if name in self.manifests:
             raise Conflict(f'pods "{name}" already exists')
@@ -58,7 +60,7 @@ class FakeKubernetes:
         return answer
 
     def delete_pod(self, name: str, uid: str, grace_seconds: int) -> None:
-        self._may_fail()
+        self._may_fail("delete")
         pod = self.manifests.get(name)
         if pod is None or pod["metadata"]["uid"] != uid:
             return
@@ -76,7 +78,8 @@ class FakeKubernetes:
     def set_phase(self, name: str, phase: str) -> None:
         self.manifests[name]["status"] = {"phase": phase}
 
-    def _may_fail(self) -> None:
+    def _may_fail(self, call: str) -> None:
+        self.calls.append(call)
         if self.outage is not None:
             raise self.outage
 

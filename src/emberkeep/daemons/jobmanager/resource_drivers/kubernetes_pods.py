@@ -17,8 +17,9 @@ import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import structlog
 import yaml
@@ -43,6 +44,7 @@ from emberkeep.base.configuration.sources import environment_variable
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.call_pauses import CallPauses
 from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
     AGENT_MB,
     AgentCommand,
@@ -56,6 +58,7 @@ from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager, TaskManagerSpec
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 _POD_INTERVAL = 2.0  # seconds between two lists of pods
 _NODE_INTERVAL = 10.0  # seconds between two lists of nodes, which are longer
@@ -95,6 +98,7 @@ class KubernetesPods:
     ) -> None:
         """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
         self._now = now
+        self._calls = CallPauses(now)
         self._spec = spec_of(configuration, "Kubernetes")
         require_reachable(configuration, job_manager, "pods", "this machine or pod that pods reach")
         cluster = cluster_id(configuration, layout)
@@ -188,7 +192,7 @@ class KubernetesPods:
         if self._now() - self._asked_at < _POD_INTERVAL:
             return
         self._asked_at = float("-inf")
-        pods = parse_pods(await asyncio.to_thread(self._api.pods, self._label))
+        pods = parse_pods(await self._call("list pods", self._api.pods, self._label))
         self._asked_at = self._now()
         found = {key: pod for pod in pods if (key := self._task_manager(pod.name)) is not None}
         self._in_use = {key for key, pod in found.items() if pod.is_deleted}
@@ -219,9 +223,13 @@ class KubernetesPods:
         """Delete a pod. Its processes are killed by its node, or have ended with it."""
         self._asked_at = float("-inf")
         try:
-            await asyncio.to_thread(self._api.delete_pod, pod.name, pod.uid, END_SECONDS)
+            await self._call(f"delete {pod.uid}", self._api.delete_pod, pod.name, pod.uid, END_SECONDS)
         except UnknownOutcome as error:
             raise RetryLater(error.message, hint=error.hint) from error  # a repeated deletion does no harm
+
+    async def _call(self, kind: str, call: Callable[..., T], *arguments: Any) -> T:
+        """Call the API server in a thread, but not again while the pause after a failure of that kind lasts."""
+        return await self._calls.call(kind, partial(asyncio.to_thread, call, *arguments))
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
@@ -232,7 +240,7 @@ class KubernetesPods:
     async def _read_nodes(self) -> tuple[Node, ...]:
         """Return the nodes as they were within the interval. Raises RetryLater."""
         if self._now() - self._nodes_asked_at >= _NODE_INTERVAL:
-            self._nodes = parse_nodes(await asyncio.to_thread(self._api.nodes))
+            self._nodes = parse_nodes(await self._call("list nodes", self._api.nodes))
             self._nodes_asked_at = self._now()
         return self._nodes
 

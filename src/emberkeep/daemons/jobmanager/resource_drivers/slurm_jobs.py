@@ -19,6 +19,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -51,6 +52,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, Unavailable, UnknownOutcome
 from emberkeep.base.files.log_tail import last_lines
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.daemons.jobmanager.resource_drivers.call_pauses import CallPauses
 from emberkeep.daemons.jobmanager.resource_drivers.other_machines import (
     AGENT_MB,
     AgentCommand,
@@ -89,6 +91,7 @@ class SlurmJobs:
         """Write the settings of the task managers. Raises InvalidInput, Fatal (they cannot be written)."""
         self._configuration = configuration
         self._now = now
+        self._calls = CallPauses(now)
         self._spec = spec_of(configuration, "Slurm", slurm_resources(configuration))
         require_reachable(
             configuration, job_manager, "task managers on other nodes", "this machine that the nodes reach"
@@ -171,7 +174,8 @@ class SlurmJobs:
             )
         else:
             # By name: this ends a job of an unknown submission too.
-            await self._commands.change("scancel", f"--name={self._prefix}{number}", "--me", "--quiet")
+            arguments = (f"--name={self._prefix}{number}", "--me", "--quiet")
+            await self._calls.call(f"cancel {number}", partial(self._commands.change, "scancel", *arguments))
         if job is not None:
             self._ended.add(job.job_id)
             del self._mine[task_manager]

@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.errors import InvalidInput, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
 from emberkeep.blocklist.places import BlockedPlaces
@@ -45,13 +45,33 @@ async def test_pods_are_not_listed_more_often_than_the_interval_unless_something
     driver = kubernetes_driver(tmp_path, kubernetes, now=lambda: now)
     for _ in range(3):
         await driver.survey()
-    assert kubernetes.lists == 1
+    assert kubernetes.calls.count("list pods") == 1
     await driver.start(FREE, NONE)
     await driver.survey()
-    assert kubernetes.lists == 2
+    assert kubernetes.calls.count("list pods") == 2
     now = 2.0
     await driver.survey()
-    assert kubernetes.lists == 3
+    assert kubernetes.calls.count("list pods") == 3
+
+
+async def test_an_api_server_that_fails_is_asked_more_and_more_rarely(
+    tmp_path: Path, kubernetes: FakeKubernetes
+) -> None:
+    now = 0.0
+    driver = kubernetes_driver(tmp_path, kubernetes, now=lambda: now)
+    one = (await driver.start(FREE, NONE)).id
+    await driver.survey()
+    now, kubernetes.outage, kubernetes.calls = 100.0, Unavailable("it is away"), []
+    while now < 132.0:  # each cycle of the JobManager
+        for call in (driver.survey, driver.outages, lambda: driver.end(one)):
+            with pytest.raises(RetryLater, match="it is away"):
+                await call()
+        now += 0.5
+    assert sorted(kubernetes.calls) == 6 * ["delete"] + 6 * ["list nodes"] + 6 * ["list pods"]
+    kubernetes.outage, now = None, 148.0
+    assert await listed(driver) == {one: True}
+    await driver.end(one)
+    assert await listed(driver) == {}
 
 
 async def test_a_pod_that_others_have_deleted_is_dead_until_it_is_revived(

@@ -307,6 +307,22 @@ async def test_a_command_that_hangs_is_ended(tmp_path: Path, slurm: FakeSlurm) -
         await driver.survey()
 
 
+async def test_a_cancellation_that_fails_is_repeated_more_and_more_rarely(tmp_path: Path, slurm: FakeSlurm) -> None:
+    now = 0.0
+    driver = slurm_driver(tmp_path, slurm, lambda: now)
+    one = (await driver.start(FREE, NONE)).id
+    slurm.switch("down", on=True)
+    while now < 8.0:  # each cycle of the JobManager
+        with pytest.raises(EmberkeepError, match="Unable to contact"):
+            await driver.end(one)
+        now += 0.5
+    assert len(slurm.calls("scancel")) == 4
+    slurm.switch("down", on=False)
+    now = 16.0
+    await driver.end(one)
+    assert slurm.jobs()[0]["job_state"] == "CANCELLED"
+
+
 async def test_jobs_of_other_clusters_are_left_alone(tmp_path: Path, slurm: FakeSlurm) -> None:
     other = slurm_driver(tmp_path / "other", slurm)
     await other.start(FREE, NONE)
