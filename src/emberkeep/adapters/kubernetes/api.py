@@ -6,7 +6,6 @@ newer or older than the API server, and its typed objects refuse what they do no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from kubernetes import client, config
 from pydantic import ValidationError
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
+from emberkeep.adapters.kubernetes.credentials import CredentialSource, NoCredentials
 from emberkeep.base.decoding import from_json
 from emberkeep.base.errors import (
     Absent,
@@ -28,39 +28,35 @@ from emberkeep.base.errors import (
 )
 
 TIMEOUT = 5.0  # seconds for one call
+_PLUGIN_TIMEOUTS = 2.0  # so many times as long may a credential plugin take, which asks servers of its own
 _WORDS = 400  # characters of an error message
-_TOO_MANY_REQUESTS, _SERVER_ERRORS = 429, 500
-_OF_CREDENTIALS = (config.ConfigException, OSError, ValueError)  # which the client reads again before a call
+_NO_ANSWER, _UNAUTHORIZED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 0, 401, 429, 500  # 0: TLS has failed
+_OF_CREDENTIALS = (NoCredentials, config.ConfigException, OSError, ValueError)  # read before a call, if they are old
 _CHECK = "check that the API server answers (`kubectl get --raw /readyz`)"
 
 
 class KubernetesApi:
     """The pods of one namespace, and the nodes. Each call may take ``timeout`` seconds.
 
-    Calls that only read raise Unavailable if there is no answer, and RetryLater with the API server's words if it
-    refused. ``create_pod`` and ``delete_pod`` may also raise UnknownOutcome.
+    A call for which a credential plugin runs first may take three times as long. Calls that only read raise Unavailable
+    if there is no answer, and RetryLater with the API server's words if it refused. ``create_pod`` and ``delete_pod``
+    may also raise UnknownOutcome.
     """
 
     def __init__(self, namespace: str, config_file: str, context: str, timeout: float = TIMEOUT) -> None:
-        """Read the credentials: the file's, or those of the pod in which this process runs, or kubectl's.
+        """Check the credentials: the file's, or those of the pod in which this process runs, or kubectl's.
 
-        Raises Fatal.
+        Raises InvalidInput (a context without a file, in a pod), Fatal.
         """
-        settings = client.Configuration()
+        self._source = CredentialSource(config_file, context, _PLUGIN_TIMEOUTS * timeout)
         try:
-            if not config_file and "KUBERNETES_SERVICE_HOST" in os.environ:
-                in_cluster: Any = config.load_incluster_config  # untyped
-                in_cluster(client_configuration=settings)
-            else:
-                load: Any = config.load_kube_config  # untyped
-                load(config_file or None, context or None, client_configuration=settings)
+            self._credentials = self._source.check()  # None: they must be read before the next call
         except Exception as error:  # a damaged file raises whatever its reader raises
             raise Fatal(
                 f"there are no credentials for Kubernetes: {error}",
                 hint="set kubernetes.config.file, or run the JobManager in a pod with a service account",
             ) from error
-        settings.retries = False  # the JobManager asks again
-        self._api: Any = client.CoreV1Api(client.ApiClient(settings))  # takes plain JSON too, which its types deny
+        self._core: Any = None  # the client with these credentials, once there was a call
         self._namespace = namespace
         self._timeout = timeout
 
@@ -112,11 +108,23 @@ class KubernetesApi:
         except (Absent, Conflict):  # Conflict: another pod has the name
             return
 
+    @property
+    def _api(self) -> Any:
+        """The client, which takes plain JSON too, though its types deny that. Raises NoCredentials."""
+        if self._credentials is None or self._credentials.has_expired:
+            self._core = self._credentials = None
+            self._credentials = self._source.read()
+        if self._core is None:
+            self._core = client.CoreV1Api(client.ApiClient(self._credentials.settings))
+        return self._core
+
     def _read(self, call: Callable[[], Any]) -> dict[str, Any]:
         try:
-            return _decoded(call())
+            return from_json(call().data, dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"the API server's answer cannot be used: {error}", hint=_CHECK) from None
         except client.ApiException as error:
-            raise _refusal(error) from error
+            raise self._refusal(error) from error
         except HTTPError as error:
             raise _no_answer(error) from error
         except _OF_CREDENTIALS as error:
@@ -124,17 +132,35 @@ class KubernetesApi:
 
     def _change(self, call: Callable[[], Any]) -> dict[str, Any]:
         try:
-            return _decoded(call())
+            return from_json(call().data, dict[str, Any])
+        except msgspec.DecodeError as error:  # of an answer that says that it was done
+            raise UnknownOutcome(f"the API server's answer cannot be used: {error}", hint=_CHECK) from None
         except client.ApiException as error:
-            if error.status >= _SERVER_ERRORS:
+            if error.status == _NO_ANSWER or error.status >= _SERVER_ERRORS:
                 raise UnknownOutcome(f"the API server failed: {_words(error)}", hint=_CHECK) from error
-            raise _refusal(error) from error
+            raise self._refusal(error) from error
         except (NewConnectionError, ConnectTimeoutError) as error:
             raise _no_answer(error) from error
         except HTTPError as error:
             raise UnknownOutcome(f"the API server did not answer: {error}"[:_WORDS], hint=_CHECK) from error
         except _OF_CREDENTIALS as error:  # they are read before anything is sent
             raise _no_credentials(error) from error
+
+    def _refusal(self, error: client.ApiException) -> EmberkeepError:
+        words = _words(error)
+        match error.status:
+            case 404:
+                return Absent(words)
+            case 409:
+                return Conflict(words)
+            case status if status in (_NO_ANSWER, _TOO_MANY_REQUESTS) or status >= _SERVER_ERRORS:
+                return Unavailable(f"the API server cannot answer now: {words}", hint=_CHECK)
+            case status:
+                if status == _UNAUTHORIZED:
+                    self._core = self._credentials = None  # the file, or its plugin, may have others by now
+                return RetryLater(
+                    f"Kubernetes refuses: {words}", hint="check the rights of the JobManager and its quota"
+                )
 
 
 def _missing(given: Any, known: Any, path: str = "") -> Iterator[str]:
@@ -151,32 +177,12 @@ def _missing(given: Any, known: Any, path: str = "") -> Iterator[str]:
             yield from _missing(one, other, f"{path}.{number}")
 
 
-def _decoded(response: Any) -> dict[str, Any]:
-    try:
-        return from_json(response.data, dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"the API server's answer cannot be used: {error}", hint=_CHECK) from None
-
-
 def _no_credentials(error: Exception) -> Unavailable:
     return Unavailable(f"the credentials for Kubernetes cannot be read: {error}"[:_WORDS], hint=_CHECK)
 
 
 def _no_answer(error: HTTPError) -> Unavailable:
     return Unavailable(f"the API server does not answer: {error}"[:_WORDS], hint=_CHECK)
-
-
-def _refusal(error: client.ApiException) -> EmberkeepError:
-    words = _words(error)
-    match error.status:
-        case 404:
-            return Absent(words)
-        case 409:
-            return Conflict(words)
-        case status if status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
-            return Unavailable(f"the API server cannot answer now: {words}", hint=_CHECK)
-        case _:
-            return RetryLater(f"Kubernetes refuses: {words}", hint="check the rights of the JobManager and its quota")
 
 
 def _words(error: client.ApiException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import os
@@ -79,7 +80,7 @@ from emberkeep.web.session_routes import session_routes
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
-    """Return the driver that starts task managers; None if operators start them. Raises InvalidInput, Fatal."""
+    """Return the driver that starts task managers; None if operators start them. Blocks. Raises InvalidInput, Fatal."""
     kind = settings.configuration[RESOURCE_MANAGER_TYPE]
     if kind == "standalone":
         return None
@@ -108,7 +109,9 @@ def _kubernetes(settings: JobManagerSettings) -> ResourceManagerDriver:
     return KubernetesPods(configuration, settings.layout, settings.address, api)
 
 
-def _surroundings(settings: JobManagerSettings, resources: Resources) -> Surroundings:
+def _surroundings(
+    settings: JobManagerSettings, resources: Resources, resource_driver: ResourceManagerDriver | None
+) -> Surroundings:
     return Surroundings(
         rpc=resources.rpc,
         address=settings.address,
@@ -119,7 +122,7 @@ def _surroundings(settings: JobManagerSettings, resources: Resources) -> Surroun
         chronicle=resources.chronicle,
         settings=common_settings(settings.configuration),
         checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
-        resource_driver=_resource_driver(settings),
+        resource_driver=resource_driver,
         notifier=resources.webhook or SilentNotifier(),
         logs=resources.logs if settings.configuration[LOGS_KEEP_INTERVAL] else NoLogStore(),
         usage=UsageFiles(settings.layout.events, settings.owned_storage.problem),
@@ -292,7 +295,9 @@ async def leadership(
     async with contextlib.AsyncExitStack() as stack:
         resources = open_resources(settings, store, stack, overtook=overtook)
         blobs, chronicle = resources.blobs, resources.chronicle
-        surroundings = _surroundings(settings, resources)
+        # In a thread: it reads and writes files, and a large client may have to be imported for it.
+        resource_driver = await asyncio.to_thread(_resource_driver, settings)
+        surroundings = _surroundings(settings, resources, resource_driver)
         service = JobManagerService(system, configuration, surroundings, store, blobs, steps_aside=steps_aside)
         gateway = service.gateway
         keeper = StorageKeeper(configuration, settings.owned_storage, store, gateway, blobs, system.clock.now_ms)

@@ -174,7 +174,14 @@ KUBERNETES_CONFIG = define(
     )
 )
 KUBERNETES_CONTEXT = define(
-    Option("kubernetes.context", "", text, "name", "Context in kubernetes.config.file. Empty: its current one.")
+    Option(
+        "kubernetes.context",
+        "",
+        text,
+        "name",
+        "Context in kubernetes.config.file, or in kubectl's file. Empty: its current one. In a pod without "
+        "kubernetes.config.file it is refused.",
+    )
 )
 KUBERNETES_DRAIN_TIME = define(
     Option(
