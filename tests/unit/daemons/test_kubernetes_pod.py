@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -42,6 +43,19 @@ supervised_agent.AGENT[:] = [sys.executable, {agent!r}]
 supervised_agent._PAUSE = supervised_agent._REPEAT = 0.1
 sys.exit(kubernetes_pod.main(["--state-dir", "x"]))
 """
+# In place of psutil, which the supervisor imports: says so, waits, then lets an agent of the test's own run.
+_SLOW_IMPORT = """
+import sys, time
+from pathlib import Path
+place = Path({place!r})
+(place / "imports").touch()
+while not (place / "go-on").exists():
+    time.sleep(0.01)
+sys.path.remove(str(place))
+del sys.modules["psutil"]
+import psutil
+sys.executable = {agent!r}
+"""
 
 
 @pytest.fixture
@@ -74,3 +88,20 @@ def test_what_an_earlier_task_manager_has_left_is_reaped(container: subprocess.P
     assert stat.parent == container.pid
     subprocess.run(["kill", str(child)], check=True)
     until(lambda: read_stat(child) is None, "the child is reaped")
+
+
+def test_an_order_that_comes_while_the_supervisor_is_imported_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "child").touch()
+    agent = tmp_path / "agent"
+    agent.write_text(f"#!{sys.executable}\n{_AGENT.format(place=str(tmp_path))}")
+    agent.chmod(0o700)
+    (tmp_path / "psutil.py").write_text(_SLOW_IMPORT.format(place=str(tmp_path), agent=str(agent)))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "emberkeep.daemons.supervision.kubernetes_pod"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))},
+    )
+    until((tmp_path / "imports").exists, "the supervisor is imported")
+    process.send_signal(signal.SIGTERM)
+    (tmp_path / "go-on").touch()
+    assert process.wait(60) == 0
+    assert (tmp_path / "signal").read_text() == str(int(signal.SIGUSR1))

@@ -9,13 +9,18 @@ from __future__ import annotations
 import signal
 import sys
 
-from emberkeep.daemons.supervision.supervised_agent import AGENT, Supervisor
+_SIGNALS = {signal.SIGTERM: signal.SIGUSR1}
 
 
 def main(arguments: list[str]) -> int:
     """Run the task manager until its pod is over. Return the exit code of its container."""
-    return Supervisor([*AGENT, *arguments], {signal.SIGTERM: signal.SIGUSR1}).run()
+    from emberkeep.daemons.supervision.supervised_agent import AGENT, Supervisor
+
+    return Supervisor([*AGENT, *arguments], _SIGNALS).run()
 
 
 if __name__ == "__main__":
+    # The kernel drops signals to the first process of a container that has no handler for them, and Kubernetes sends
+    # this one once. While what is needed is imported, it waits.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     sys.exit(main(sys.argv[1:]))

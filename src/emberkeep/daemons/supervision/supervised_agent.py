@@ -41,6 +41,7 @@ class Supervisor:
         """Return the exit code for the platform once the work here is over."""
         for number in self._signals:
             signal.signal(number, self._pass_on)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._signals)  # the caller may have blocked them until now
         quick_ends = 0
         while True:
             began = time.monotonic()
