@@ -27,8 +27,20 @@ NODES = {"node-1": "10.250.0.11", "node-2": "10.250.0.12"}
 NAMESPACE = "spark"
 _PROGRAMS = Path(sys.prefix) / "kubernetes"  # by tools/ensure-kubernetes.sh
 _PAGE = Path(__file__).parents[3] / "docs" / "kubernetes.md"
-_SERVER = "https://127.0.0.1:6443"
+SERVICE = ("127.0.0.1", "6443")  # host and port of the API server
+_SERVER = f"https://{':'.join(SERVICE)}"
 _TIMEOUT = 5.0
+_ACCOUNT = "emberkeep"  # of the JobManager
+# The API server notes what the JobManager asks for, and nothing else.
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "users": [f"system:serviceaccount:{NAMESPACE}:{_ACCOUNT}"]},
+        {"level": "None"},
+    ],
+}
 
 
 def why_impossible() -> str:
@@ -46,14 +58,19 @@ def manifests_of_the_page() -> list[dict[str, Any]]:
 
 
 class RealKubernetes:
-    """``start`` first; ``close`` ends all of it. ``config_file``: the JobManager's credentials."""
+    """``start`` first; ``close`` ends all of it.
+
+    ``config_file``: the JobManager's credentials. ``service_account``: the same as the files that its pod would have.
+    """
 
     def __init__(self, directory: Path, environment: Mapping[str, str], cpus: int = 1) -> None:
         """``environment``: of the pods' processes. ``cpus``: of each node."""
         directory.mkdir(parents=True)
         self.config_file = directory / "jobmanager.kubeconfig"
+        self.service_account = directory / "serviceaccount"
         self.kubelets: dict[str, StandInKubelet] = {}
         self.core: Any = None  # a CoreV1Api, which takes plain JSON too, though its types deny that
+        self._audit = directory / "audit.log"
         self._directory = directory
         self._environment = environment
         self._cpus = cpus
@@ -71,9 +88,12 @@ class RealKubernetes:
         # Nobody here makes the service account of a namespace, or sees that a node is ready.
         admission = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
         access = ("--authorization-mode=RBAC", f"--token-auth-file={tokens}", admission, *keys)
+        policy = self._directory / "audit-policy.yaml"
+        policy.write_text(yaml.safe_dump(_AUDIT_POLICY))
+        audit = (f"--audit-policy-file={policy}", f"--audit-log-path={self._audit}")
         address = ("--bind-address=127.0.0.1", "--secure-port=6443", f"--advertise-address={ADDRESS}")
         more = (f"--cert-dir={certificates}", "--service-cluster-ip-range=10.251.0.0/16")
-        self._run("kube-apiserver", f"--etcd-servers={etcd}", *address, *access, *more)
+        self._run("kube-apiserver", f"--etcd-servers={etcd}", *address, *access, *audit, *more)
         admin = self._directory / "admin.kubeconfig"
         certificate = certificates / "apiserver.crt"
         until(certificate.exists, self.story)
@@ -90,8 +110,11 @@ class RealKubernetes:
         for manifest in manifests_of_the_page():
             create(api_client, manifest)
         asked = {"spec": {"audiences": [], "expirationSeconds": 7200}}
-        token = self.core.create_namespaced_service_account_token("emberkeep", NAMESPACE, asked)
-        self._write_config(self.config_file, token.status.token, certificate)
+        token = self.core.create_namespaced_service_account_token(_ACCOUNT, NAMESPACE, asked).status.token
+        self._write_config(self.config_file, token, certificate)
+        self.service_account.mkdir()  # as in a pod of the JobManager
+        for file, text in (("token", token), ("ca.crt", certificate.read_text()), ("namespace", NAMESPACE)):
+            (self.service_account / file).write_text(text)
         for name, host in NODES.items():
             subprocess.run(["ip", "addr", "add", f"{host}/24", "dev", "lo"], check=True)
             self._add_node(name, host)
@@ -111,14 +134,20 @@ class RealKubernetes:
         self.kubelets[name] = StandInKubelet(self.core, name, host, self._directory / name, self._environment)
         self.kubelets[name].start()
 
-    def freeze_api_server(self) -> None:
-        """Let the API server answer nothing until ``thaw_api_server``."""
-        server = self._processes["kube-apiserver"]
-        server.send_signal(signal.SIGSTOP)
-        wait_until_stopped(server.pid)
+    def freeze(self, program: str) -> None:
+        """Let "kube-apiserver" or "kube-scheduler" do nothing until ``thaw``."""
+        process = self._processes[program]
+        process.send_signal(signal.SIGSTOP)
+        wait_until_stopped(process.pid)
 
-    def thaw_api_server(self) -> None:
-        self._processes["kube-apiserver"].send_signal(signal.SIGCONT)
+    def thaw(self, program: str) -> None:
+        self._processes[program].send_signal(signal.SIGCONT)
+
+    def asked(self, verb: str, resource: str = "pods") -> int:
+        """How many requests of the JobManagers the API server has answered."""
+        whole, _, _ = self._audit.read_bytes().rpartition(b"\n")
+        entries = [msgspec.json.decode(line) for line in whole.splitlines()]
+        return sum((each["verb"], each["objectRef"]["resource"]) == (verb, resource) for each in entries)
 
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods of task managers, by the number of the task manager."""

@@ -65,9 +65,9 @@ class KubernetesPlatform:
 
     @contextlib.contextmanager
     def cut_off(self) -> Iterator[None]:
-        self.kubernetes.freeze_api_server()
+        self.kubernetes.freeze("kube-apiserver")
         yield
-        self.kubernetes.thaw_api_server()
+        self.kubernetes.thaw("kube-apiserver")
 
 
 @pytest.fixture(scope="module")

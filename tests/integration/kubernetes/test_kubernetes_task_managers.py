@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
-from tests.integration.clusters import QUICK, Cluster, kill_process
-from tests.integration.commands import Shell
+from tests.integration.clusters import Cluster, kill_process
 from tests.integration.conditions import until
-from tests.integration.kubernetes.real_kubernetes import (
-    NAMESPACE,
-    NODES,
-    RealKubernetes,
-    real_kubernetes,
-    why_impossible,
-)
-from tests.integration.slurm.real_slurm import ADDRESS
+from tests.integration.kubernetes.real_kubernetes import NAMESPACE, NODES, RealKubernetes, why_impossible
 
 pytestmark = [
     pytest.mark.integration,
@@ -38,45 +29,6 @@ print("sum", spark.range(1000).selectExpr("sum(id)").first()[0], flush=True)
 while not Path(sys.argv[1]).exists():
     time.sleep(0.1)
 """
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path / "user", tmp_path / "no-class-archives")
-
-
-@pytest.fixture
-def kubernetes(tmp_path: Path, shell: Shell) -> Iterator[RealKubernetes]:
-    with real_kubernetes(tmp_path / "kubernetes", shell.environment) as kubernetes:
-        yield kubernetes
-
-
-@pytest.fixture
-def cluster(shell: Shell, kubernetes: RealKubernetes) -> Iterator[Cluster]:
-    cluster = Cluster(shell)
-    settings = {
-        "resourcemanager.type": "kubernetes",
-        "resourcemanager.taskmanager-timeout": "3s",
-        "kubernetes.namespace": NAMESPACE,
-        "kubernetes.container.image.ref": "emberkeep:test",
-        "kubernetes.config.file": str(kubernetes.config_file),
-        "process.taskmanager.working-dir": str(shell.directory / "place"),
-        "taskmanager.driver-places": "1",
-        "taskmanager.cpu.cores": "1",
-        "rest.address": ADDRESS,
-        "rest.bind-address": ADDRESS,
-        "rest.port": "18081",
-        "security.token-file": str(shell.state / "token"),
-    }
-    words = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
-    try:
-        cluster.up("--slots", "1", "--memory", "3g", *QUICK, *words)
-        yield cluster
-    finally:
-        try:
-            kubernetes.delete_pods()
-        finally:
-            cluster.close()
 
 
 def submit(cluster: Cluster, ends: Path) -> JobId:
