@@ -2,6 +2,9 @@
 
 Operations: ``block`` (arguments ``action``, ``end``, ``cause``, ``merge``), ``unblock``, ``list``, ``expire``. Results
 of ``block`` and ``list`` are entries as the REST API shows them; of an operation that was refused, the text REFUSED.
+
+The model follows docs/blocklist.md and docs/rest.md, and uses no code of the product, whose wrong merge it would take
+for right.
 """
 
 from __future__ import annotations
@@ -12,12 +15,12 @@ from typing import Any
 import msgspec
 
 from campaign.linearizability.history import Operation
-from emberkeep.blocklist.merge import merged
-from emberkeep.blocklist.model import PERMANENT, BlockAction, Blocked, Place, PlaceKind, entry_about
 
 REFUSED = "refused"  # a block without merging where there is an entry, or the removal of none
 CLOCK_MARGIN = 0.05  # seconds by which the clocks of end times and of the history may differ
-_PLACE = Place(PlaceKind.NODE, "any")
+PERMANENT = 2**63 - 1  # end of an entry that does not expire
+MOST_CAUSES = 8  # of an entry: the first ones are kept
+_WEAK_TO_STRONG = ("MARK_BLOCKED", "MARK_BLOCKED_AND_EVACUATE_TASKS")
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -28,6 +31,30 @@ class Entry(msgspec.Struct, frozen=True):
     cause: str
 
 
+class Stored(msgspec.Struct, frozen=True):
+    """An entry with all its causes, in the order in which they were given."""
+
+    action: str
+    end: int
+    causes: tuple[str, ...]
+
+    def merged(self, other: Stored) -> Stored:
+        """Return the stronger action, the later end, and the causes of both without repeats."""
+        new = tuple(cause for cause in other.causes if cause not in self.causes)
+        return Stored(
+            action=self.action if _strength(self.action) >= _strength(other.action) else other.action,
+            end=self.end if self.end >= other.end else other.end,
+            causes=(self.causes + new)[:MOST_CAUSES],
+        )
+
+    def as_shown(self) -> Entry:
+        return Entry(self.action, self.end, "; ".join(self.causes))
+
+
+def _strength(action: str) -> int:
+    return _WEAK_TO_STRONG.index(action)
+
+
 def shown(entry: Entry | None) -> Any:
     """Return the entry as an operation's result."""
     return None if entry is None else msgspec.to_builtins(entry)
@@ -36,36 +63,34 @@ def shown(entry: Entry | None) -> Any:
 class BlocklistModel:
     """A place's entry, with its causes. An entry may be removed at any time after its end."""
 
-    def initial(self) -> Blocked | None:
+    def initial(self) -> Stored | None:
         return None
 
-    def after(self, state: Blocked | None, operation: Operation) -> Iterable[Blocked | None]:
+    def after(self, state: Stored | None, operation: Operation) -> Iterable[Stored | None]:
         if operation.kind == "list":
             return (state,) if _is(state, operation.result) else ()
         if operation.kind == "expire":
-            return (None,) if state is not None and state.end_ms == operation.arguments["end"] else ()
+            return (None,) if state is not None and state.end == operation.arguments["end"] else ()
         if operation.kind == "unblock":
             return self._unblock(state, operation)
         return self._block(state, operation)
 
-    def _unblock(self, state: Blocked | None, operation: Operation) -> Iterable[None]:
+    def _unblock(self, state: Stored | None, operation: Operation) -> Iterable[None]:
         if operation.returned is None:
             return () if state is None else (None,)
         return (None,) if (state is None) == (operation.result == REFUSED) else ()
 
-    def _block(self, state: Blocked | None, operation: Operation) -> Iterable[Blocked | None]:
+    def _block(self, state: Stored | None, operation: Operation) -> Iterable[Stored | None]:
         known, given = operation.returned is not None, operation.arguments
         if state is not None and not given["merge"]:
             return (state,) if known and operation.result == REFUSED else ()
-        asked = entry_about(
-            _PLACE, action=BlockAction(given["action"]), start_ms=0, end_ms=given["end"], causes=(given["cause"],)
-        )
-        entry = asked if state is None else merged(state, asked)
+        asked = Stored(given["action"], given["end"], (given["cause"],))
+        entry = asked if state is None else state.merged(asked)
         return (entry,) if not known or _is(entry, operation.result) else ()
 
 
-def _is(entry: Blocked | None, result: Any) -> bool:
-    return bool(result == shown(None if entry is None else Entry(entry.action.value, entry.end_ms, entry.cause)))
+def _is(entry: Stored | None, result: Any) -> bool:
+    return bool(result == shown(None if entry is None else entry.as_shown()))
 
 
 def with_expiries(operations: Sequence[Operation], unix_minus_clock: float) -> list[Operation]:

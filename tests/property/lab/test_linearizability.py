@@ -10,11 +10,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from campaign.linearizability.blocklist import REFUSED, BlocklistModel
+from campaign.linearizability.blocklist import PERMANENT, REFUSED, BlocklistModel, Stored
 from campaign.linearizability.checker import Model, Outcome, check_object
 from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import ABSENT, JobStoreModel
-from emberkeep.blocklist.model import PERMANENT
+from emberkeep.blocklist.merge import merged
+from emberkeep.blocklist.model import BlockAction, BlockedNode
 from tests.campaign import examples
 
 AFTER_ALL = 10_000.0  # later than every operation of a drawn history
@@ -236,3 +237,22 @@ def test_a_job_never_goes_back(statuses: list[str]) -> None:
     advances = ranks == sorted(ranks) and len(ends) < 2
     expected = Outcome.LINEARIZABLE if advances else Outcome.VIOLATED
     assert outcome([begun, cancelled, *history], model) is expected
+
+
+ENTRIES_TO_MERGE = st.builds(
+    Stored,
+    action=st.sampled_from([action.value for action in BlockAction]),
+    end=st.one_of(st.integers(0, 9), st.just(PERMANENT)),
+    causes=st.lists(st.text("abcdef", min_size=1, max_size=2), min_size=1, max_size=8, unique=True).map(tuple),
+)
+
+
+def of_product(entry: Stored) -> BlockedNode:
+    return BlockedNode(id="n", action=BlockAction(entry.action), start_ms=0, end_ms=entry.end, causes=entry.causes)
+
+
+@settings(max_examples=examples(200))
+@given(ENTRIES_TO_MERGE, ENTRIES_TO_MERGE)
+def test_the_model_of_the_blocklist_merges_as_the_product_does(old: Stored, new: Stored) -> None:
+    """The model has a merge of its own, so a wrong one on either side shows."""
+    assert of_product(old.merged(new)) == merged(of_product(old), of_product(new))
