@@ -21,7 +21,7 @@ Shown = Callable[[str], None]
 
 def plan_of(seed: int, number: int) -> HistoryPlan:
     """Return a history of a campaign."""
-    return draw_plan(f"{seed}-{number}")
+    return draw_plan(f"{seed}", number)
 
 
 async def run(

@@ -27,7 +27,7 @@ def short_plan(*kinds: str, planted: str = "") -> HistoryPlan:
         PlannedQuery("joined", "files", rocks=False, changelog=False),
     )
     return msgspec.structs.replace(
-        draw_plan("short", len(kinds)),
+        draw_plan("short", faults=len(kinds)),
         job_managers=1,
         zookeepers=0,
         standbys=False,
