@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from campaign.load.replies import quantile
-from campaign.load.report import by_kind
+from campaign.load.report import accepted, by_kind
 from campaign.progress import Progress
 from campaign.soak.drift import drifts
 
@@ -109,6 +109,9 @@ def _load(progress: Progress) -> Row:
         for name, when in (("all|outside", "outside of takeovers"), ("all|during", "during them"))
         if name in times
     )
+    waited = accepted(figures)
+    if waited:
+        judged += f", a job accepted within {quantile(waited['all'], 0.99) / 1000:.1f} s (p99)"
     replies = f"{sum(figures.statuses.values()):,} replies"
     what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults, {replies}"
     return "load", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)

@@ -9,18 +9,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from campaign.load.replies import Wait
 from campaign.processes.calls import SECONDS, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
-from campaign.processes.recording import JOBS
 
 _PAGES = ("/overview", "/taskmanagers", "/jobs", "/blobs", "/savepoints", "/events", "/config", "/jobmanager/logs")
-_PATIENCE = 150.0  # seconds for each step of an upload: leaders are lost again and again
+_PATIENCE = 150.0  # seconds until a job is accepted, or for a step of an upload: leaders are lost again and again
 _PAUSE = 0.2
 _SLOWEST = 2 * 1024**2  # bytes a second of an upload, on a machine that is busy
 
 
 class BusyClient(Client):
-    """Does one thing after the other without a pause."""
+    """Does one thing after the other without a pause.
+
+    ``waits``: how long its new jobs have waited until they were accepted. ``problems``: those that never were.
+    """
+
+    def __init__(self, name: str, world: ClientsWorld, chance: random.Random) -> None:
+        super().__init__(name, world, chance)
+        self.waits: list[Wait] = []
+        self.problems: list[str] = []
 
     async def run(self, until: float) -> None:
         """Send requests until a time by the clock."""
@@ -40,6 +48,21 @@ class BusyClient(Client):
             (deed,) = self._chance.choices(names, weights)
             await deed()
             await asyncio.sleep(0)  # a refusal at once must not stop the other clients
+
+    async def _submit_new(self) -> None:
+        """Submit a new job until it is accepted, as Emberkeep's own client does."""
+        job = self._world.make_job()
+        if job is None:
+            return
+        self._world.jobs.append(job)
+        job.candidates.append(f"{self._chance.getrandbits(128):032x}")
+        begun = time.monotonic()
+        while not await self.submit_as(job, job.candidates[0]):
+            if time.monotonic() - begun > _PATIENCE:
+                self.problems.append(f"job {job.candidates[0]} is not accepted after {_PATIENCE:g} s")
+                return
+            await asyncio.sleep(_PAUSE)
+        self.waits.append(Wait(begun, time.monotonic()))
 
     async def _look(self) -> None:
         try:
@@ -101,17 +124,10 @@ class Uploader(Client):
             self._moved.removed += file.size
 
     async def _submit(self, file: LargeFile) -> bool:
-        await self.submit_as(file.job, file.job.candidates[0], _patience(file))
-        return self._has_done("submit", file.job)
+        return await self.submit_as(file.job, file.job.candidates[0], _patience(file))
 
     async def _cancel_own(self, file: LargeFile) -> bool:
-        await self.cancel(file.job, file.job.candidates[0])
-        return self._has_done("cancel", file.job)
-
-    def _has_done(self, kind: str, job: SubmittedJob) -> bool:
-        """True if a request of this client about the job has been acknowledged."""
-        own = reversed(self._world.recorder.histories[JOBS])
-        return any(each.key == job.key and each.kind == kind and each.returned is not None for each in own)
+        return await self.cancel(file.job, file.job.candidates[0])
 
     async def _is_whole(self, file: LargeFile) -> bool:
         """True if the file can be read. A file of a job that was accepted and is missing or changed is a violation."""

@@ -14,7 +14,8 @@ from campaign.processes.record import counted
 class LoadFigures(msgspec.Struct):
     """Counts of many histories. ``seconds``: under load.
 
-    ``milliseconds``: how many replies took so long, by "<kind of request>|during" and "|outside" of takeovers, as
+    ``milliseconds``: how many replies took so long, by "<kind of request>|during" and "|outside" of takeovers.
+    ``accepted``: how many jobs have waited so many milliseconds until they were accepted, "during" and "outside".
     ``fuzzed`` and ``statuses``: replies by status. ``takeovers``: how often one took so many seconds.
     """
 
@@ -27,6 +28,7 @@ class LoadFigures(msgspec.Struct):
     statuses: dict[str, int] = {}
     fuzzed: dict[str, int] = {}
     milliseconds: dict[str, dict[str, int]] = {}
+    accepted: dict[str, dict[str, int]] = {}
     takeovers: dict[str, int] = {}
     uploaded: int = 0
     removed: int = 0
@@ -48,6 +50,8 @@ class LoadFigures(msgspec.Struct):
         add_counts(self.fuzzed, record.fuzzed)
         for name, counts in judgement.milliseconds.items():
             add_counts(self.milliseconds.setdefault(name, {}), {str(took): count for took, count in counts.items()})
+        for when, counts in judgement.accepted.items():
+            add_counts(self.accepted.setdefault(when, {}), {str(took): count for took, count in counts.items()})
         add_counts(self.takeovers, Counter(f"{seconds:.1f}" for seconds in judgement.takeovers))
         self.uploaded += record.uploaded
         self.removed += record.removed

@@ -92,6 +92,7 @@ async def play_load(cluster: RealCluster, plan: HistoryPlan, load: Load, place: 
             world.jobs += [job for each in uploaders for job in each.jobs]
             await _list_all(world)
         problems = [*recorder.unexpected, *striker.problems, *ending.problems, *watch.problems]
+        problems += [problem for each in clients for problem in each.problems]
         problems += [problem for each in uploaders for problem in each.problems]
     history = recorded(plan, recorder, striker, world, ends, problems)
     return LoadRecord(
@@ -101,6 +102,7 @@ async def play_load(cluster: RealCluster, plan: HistoryPlan, load: Load, place: 
         fuzzed=dict(fuzzer.counts),
         uploaded=moved.uploaded,
         removed=moved.removed,
+        waits=tuple(wait for each in clients for wait in each.waits),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from campaign.kept import read_kept
-from campaign.load.replies import documented, latencies, undocumented, windows
+from campaign.load.replies import Wait, documented, latencies, undocumented, until_accepted, windows
 from campaign.processes.calls import Answered
 from campaign.processes.record import HistoryRecord, judge_record
 
@@ -19,6 +19,7 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """All that was seen of one history. ``paths``: those of the cluster's own OpenAPI document.
 
     ``fuzzed``: replies to strange requests, by status. ``uploaded`` and ``removed``: bytes of large files.
+    ``waits``: of new jobs, until they were accepted.
     """
 
     version: int = VERSION
@@ -28,11 +29,13 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     fuzzed: dict[str, int]
     uploaded: int
     removed: int
+    waits: tuple[Wait, ...] = ()
 
 
 class LoadJudgement(msgspec.Struct, frozen=True, kw_only=True):
     """``milliseconds``: how many replies took so long, by "<kind>|during" and "<kind>|outside" of takeovers.
 
+    ``accepted``: how many jobs have waited so long until they were accepted, "during" and "outside" of takeovers.
     ``takeovers``: their seconds.
     """
 
@@ -40,6 +43,7 @@ class LoadJudgement(msgspec.Struct, frozen=True, kw_only=True):
     objects: int
     undecided: int
     milliseconds: dict[str, dict[int, int]]
+    accepted: dict[str, dict[int, int]]
     takeovers: tuple[float, ...]
 
 
@@ -52,6 +56,7 @@ def judge_load(record: LoadRecord) -> LoadJudgement:
         objects=judgement.objects,
         undecided=judgement.undecided,
         milliseconds={name: dict(counts) for name, counts in latencies(record.replies, takeovers).items()},
+        accepted={when: dict(counts) for when, counts in until_accepted(record.waits, takeovers).items()},
         takeovers=tuple(each.end - each.begin for each in takeovers),
     )
 

@@ -1,4 +1,8 @@
-"""What replies show by themselves: how long they took, during takeovers and outside, and which must not have come."""
+"""What replies show by themselves: how long they took, during takeovers and outside, and which must not have come.
+
+A reply's time is not what a client waits: it sends a request again after a refusal, a redirection or a lost reply. See
+``until_accepted``.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,13 @@ class Window(msgspec.Struct, frozen=True):
     end: float
 
 
+class Wait(msgspec.Struct, frozen=True, array_like=True):
+    """A client has wanted a new job from ``begun`` on, and the job was accepted at ``accepted``."""
+
+    begun: float
+    accepted: float
+
+
 def kind_of(reply: Answered) -> str:
     """Return which kind of request this answers."""
     path = reply.path.partition("?")[0]
@@ -73,16 +84,34 @@ def latencies(replies: Iterable[Answered], takeovers: Sequence[Window]) -> dict[
     with 503, no redirection to the leader, and nothing that the leader does not vouch for.
     """
     found: dict[str, Counter[int]] = {}
-    begins = [each.begin for each in takeovers]
     for reply in replies:
         if reply.status >= 500 or reply.status in _REDIRECTIONS or not reply.is_vouched_for:
             continue
-        index = bisect_left(begins, reply.returned) - 1
-        during = index >= 0 and takeovers[index].end >= reply.sent
-        key = f"{kind_of(reply)}|{'during' if during else 'outside'}"
-        milliseconds = max(1, round((reply.returned - reply.sent) * 1e3))
-        found.setdefault(key, Counter())[milliseconds] += 1
+        key = f"{kind_of(reply)}|{_when(reply.sent, reply.returned, takeovers)}"
+        found.setdefault(key, Counter())[_milliseconds(reply.sent, reply.returned)] += 1
     return found
+
+
+def until_accepted(waits: Iterable[Wait], takeovers: Sequence[Window]) -> dict[str, Counter[int]]:
+    """Return how many jobs have waited so many milliseconds, "during" takeovers and "outside".
+
+    From the first request about the job until the reply that accepts it, with all that was refused, redirected or lost
+    in between, and the client's pauses.
+    """
+    found: dict[str, Counter[int]] = {}
+    for wait in waits:
+        when = _when(wait.begun, wait.accepted, takeovers)
+        found.setdefault(when, Counter())[_milliseconds(wait.begun, wait.accepted)] += 1
+    return found
+
+
+def _when(begin: float, end: float, takeovers: Sequence[Window]) -> str:
+    index = bisect_left(takeovers, end, key=lambda window: window.begin) - 1
+    return "during" if index >= 0 and takeovers[index].end >= begin else "outside"
+
+
+def _milliseconds(begin: float, end: float) -> int:
+    return max(1, round((end - begin) * 1e3))
 
 
 def documented(paths: Mapping[str, Mapping[str, Any]]) -> Documented:

@@ -19,6 +19,7 @@ def data(figures: LoadFigures) -> dict[str, Any]:
     return {
         "figures": msgspec.to_builtins(figures),
         "milliseconds": {name: _times(taken) for name, taken in by_kind(figures).items()},
+        "accepted": {when: _times(waited) for when, waited in accepted(figures).items()},
         "takeovers": durations(figures.takeovers),
     }
 
@@ -30,6 +31,17 @@ def by_kind(figures: LoadFigures) -> dict[str, dict[int, int]]:
         for key in (name, f"all|{name.partition('|')[2]}"):
             into = found.setdefault(key, {})
             for milliseconds, count in taken.items():
+                into[int(milliseconds)] = into.get(int(milliseconds), 0) + count
+    return found
+
+
+def accepted(figures: LoadFigures) -> dict[str, dict[int, int]]:
+    """Return how many jobs have waited so many milliseconds until they were accepted; "all" has those of both times."""
+    found: dict[str, dict[int, int]] = {}
+    for when, waited in figures.accepted.items():
+        for key in ("all", when):
+            into = found.setdefault(key, {})
+            for milliseconds, count in waited.items():
                 into[int(milliseconds)] = into.get(int(milliseconds), 0) + count
     return found
 
@@ -70,6 +82,7 @@ def section(figures: LoadFigures, seed: int) -> list[str]:
         rows = [(str(each.number), each.violation.replace("|", "\\|"), each.kept) for each in figures.failures]
         lines += ["### Failed histories under load", "", *table(("history", "violation", "record"), rows)]
     lines += _replies(figures)
+    lines += _accepted(figures)
     lines += [*table(("status", "replies"), counts(figures.statuses))]
     lines += [*table(("reply to a strange request", "count"), counts(figures.fuzzed))]
     return lines
@@ -90,8 +103,24 @@ def _replies(figures: LoadFigures) -> list[str]:
         "### Times of replies",
         "",
         "Milliseconds from a request until its reply, outside of takeovers and during them: from the loss of a leader",
-        f"until a leader has answered a request that was sent afterwards. Takeovers took {lasts}. Refusals with 503",
-        "are not part of it: the client sends the request again.",
+        f"until a leader has answered a request that was sent afterwards. Takeovers took {lasts}. Refusals with 503,",
+        "redirections and lost replies are not part of it: the client sends the request again.",
         "",
         *table(("request", "takeover", "replies", *_SHARES), rows),
+    ]
+
+
+def _accepted(figures: LoadFigures) -> list[str]:
+    rows = []
+    for when, waited in accepted(figures).items():
+        times = _times(waited)
+        rows.append((when, f"{times.pop('replies'):,}", *(f"{each:,}" for each in times.values())))
+    return [
+        "### Time until a job is accepted",
+        "",
+        "Milliseconds from a client's first request about a new job, which announces its files, until the reply that",
+        "accepts the job. The client repeats what is refused, redirected or has no reply, as Emberkeep's own client",
+        "does: all of that is part of the time.",
+        "",
+        *table(("takeover", "jobs", *_SHARES), rows),
     ]

@@ -103,11 +103,11 @@ class Client:
             job.candidates.append(f"{self._chance.getrandbits(128):032x}")
         await self.submit_as(job, self._chance.choice(job.candidates))
 
-    async def submit_as(self, job: SubmittedJob, job_id: str, seconds: float = SECONDS) -> None:
-        """Submit a job with an id. ``seconds``: for each file."""
+    async def submit_as(self, job: SubmittedJob, job_id: str, seconds: float = SECONDS) -> bool:
+        """Submit a job with an id. Return True if that was acknowledged. ``seconds``: for each file."""
         base = self._base()
         if not await self._upload(base, job, job_id, seconds):
-            return
+            return False
         body = msgspec.structs.replace(job.prepared.submission, jobid=job_id, idempotency_key=job.key)
 
         def result(reply: Reply) -> Any:
@@ -118,7 +118,7 @@ class Client:
             raise Unexpected
 
         sent = Sent("POST", base, "/jobs", body)
-        await self._do(JOBS, job.key, "submit", {"jobid": job_id}, sent, result)
+        return await self._do(JOBS, job.key, "submit", {"jobid": job_id}, sent, result)
 
     async def _upload(self, base: str, job: SubmittedJob, job_id: str, seconds: float) -> bool:
         """Upload the files of a job that are missing. Return False if that fails, which has no effect on histories."""
@@ -140,8 +140,8 @@ class Client:
         if job is not None:
             await self.cancel(job, job_id)
 
-    async def cancel(self, job: SubmittedJob, job_id: str) -> None:
-        """Cancel a job."""
+    async def cancel(self, job: SubmittedJob, job_id: str) -> bool:
+        """Cancel a job. Return True if there was a reply that says what became of it."""
 
         def result(reply: Reply) -> Any:
             found = {200: None, 202: None, 404: job_store.ABSENT, 409: job_store.ENDED}
@@ -150,7 +150,7 @@ class Client:
             return found[reply.status]
 
         sent = Sent("PATCH", self._base(), f"/jobs/{job_id}?mode=cancel")
-        await self._do(JOBS, job.key, "cancel", {"jobid": job_id}, sent, result)
+        return await self._do(JOBS, job.key, "cancel", {"jobid": job_id}, sent, result)
 
     async def _read_job(self) -> None:
         job, job_id = self._any_job()
@@ -270,9 +270,9 @@ class Client:
 
     async def _do(
         self, history: str, key: str, kind: str, arguments: dict[str, Any], sent: Sent, result: Callable[[Reply], Any]
-    ) -> None:
+    ) -> bool:
         begun = Operation(client=self.name, key=key, kind=kind, arguments=arguments, invoked=time.monotonic())
-        await self._world.recorder.record(self._world.calls, history, begun, self._hurried(sent), result)
+        return await self._world.recorder.record(self._world.calls, history, begun, self._hurried(sent), result)
 
 
 def _status(body: dict[str, Any]) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class Recorder:
 
     async def record(
         self, calls: Calls, history: str, begun: Operation, sent: Sent, result: Callable[[Reply], Any]
-    ) -> None:
-        """Send a request, and record it unless it has had no effect.
+    ) -> bool:
+        """Send a request, and record it unless it has had no effect. Return True if a reply has its result.
 
         ``result``: returns the operation's result. Raises NotDone and Unexpected.
         """
@@ -61,14 +61,14 @@ class Recorder:
             reply = await calls.call(sent.method, sent.base, sent.path, sent.body, seconds=sent.seconds)
         except NotDone:
             self.counts[f"{kind}: refused"] += 1
-            return
+            return False
         except Unknown as error:
             if isinstance(error, Abandoned):
                 sent.abandoned()
             self.counts[f"{kind}: unknown"] += 1
             if kind != "read":
                 self.histories[history].append(begun)
-            return
+            return False
         returned = time.monotonic()
         try:
             done = msgspec.structs.replace(begun, returned=returned, result=result(reply))
@@ -80,6 +80,8 @@ class Recorder:
             self.counts[f"{kind}: done"] += 1
             self.answered.append((begun.invoked, returned))
             self.histories[history].append(done)
+            return True
+        return False
 
     async def read(self, calls: Calls, sent: Sent) -> tuple[float, float, Any] | None:
         """Return when a listing was sent, when the reply came, and the reply; None if there is none."""

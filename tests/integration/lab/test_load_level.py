@@ -30,6 +30,7 @@ def test_clients_a_fuzzer_and_uploads_while_leaders_are_lost(tmp_path: Path) -> 
     assert figures.faults
     assert figures.operations["submit: done"]
     assert figures.operations["cancel: done"]
+    assert figures.accepted
     assert figures.fuzzed
     assert figures.uploaded >= LOAD.blob_bytes
     assert figures.removed == figures.uploaded

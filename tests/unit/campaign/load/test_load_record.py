@@ -8,6 +8,7 @@ from campaign.kept import write_record
 from campaign.linearizability.history import Operation
 from campaign.load.figures import LoadFigures
 from campaign.load.record import LoadRecord, judge_load, read_record
+from campaign.load.replies import Wait
 from campaign.load.report import data, section
 from campaign.processes.calls import Answered
 from campaign.processes.deeds import Rules
@@ -51,7 +52,13 @@ def record(*jobs: Operation, replies: tuple[Answered, ...] = (), problems: tuple
     )
     paths = {"/v1/jobs": {"post": {"responses": {"202": None, "503": None}}}}
     return LoadRecord(
-        history=history, replies=replies, paths=paths, fuzzed={"400": 7}, uploaded=3_000_000_000, removed=2_000_000_000
+        history=history,
+        replies=replies,
+        paths=paths,
+        fuzzed={"400": 7},
+        uploaded=3_000_000_000,
+        removed=2_000_000_000,
+        waits=(Wait(1.0, 1.1), Wait(9.0, 14.2)),
     )
 
 
@@ -98,6 +105,8 @@ def test_the_report_has_the_times_of_replies_during_takeovers_and_outside() -> N
         "| submit | outside | 2 | 20 | 40 | 40 |",
         "| submit | during | 1 | 3,500 | 3,500 | 3,500 |",
         "Takeovers took 4.0 s in the middle, 4.0 s at most.",
+        "| all | 2 | 100 | 5,200 | 5,200 |",
+        "| during | 1 | 5,200 | 5,200 | 5,200 |",
         "| 400 | 7 |",
     ):
         assert part in text

@@ -2,7 +2,17 @@
 
 import pytest
 
-from campaign.load.replies import Window, documented, kind_of, latencies, quantile, undocumented, windows
+from campaign.load.replies import (
+    Wait,
+    Window,
+    documented,
+    kind_of,
+    latencies,
+    quantile,
+    undocumented,
+    until_accepted,
+    windows,
+)
 from campaign.processes.calls import Answered
 from campaign.processes.strikes import Strike
 
@@ -52,6 +62,15 @@ def test_a_reply_is_during_a_takeover_if_it_waited_in_any_part_of_it() -> None:
     assert {name: sorted(counts.elements()) for name, counts in found.items()} == {
         "other|outside": [100, 1000],
         "other|during": [300, 500, 1000],
+    }
+
+
+def test_a_job_waits_from_its_first_request_until_it_is_accepted() -> None:
+    takeovers = [Window(10.0, 13.0)]
+    found = until_accepted([Wait(1.0, 1.2), Wait(9.0, 14.5), Wait(13.5, 14.0)], takeovers)
+    assert {when: sorted(counts.elements()) for when, counts in found.items()} == {
+        "outside": [200, 500],
+        "during": [5500],
     }
 
 
