@@ -29,7 +29,8 @@ class SubmittedJob:
     """A job as its clients know it. ``candidates``: the ids that were proposed with its key.
 
     ``place``: the directory with its deeds. ``entries``: how many it commits. ``is_parked``: it fits on no node, so it
-    waits until it is cancelled.
+    waits until it is cancelled. ``is_stored``: its entries go through state gateways. ``is_kept``: no
+    client cancels it.
     """
 
     key: str
@@ -37,6 +38,8 @@ class SubmittedJob:
     place: Path
     entries: int
     is_parked: bool = False
+    is_stored: bool = False
+    is_kept: bool = False
     candidates: list[str] = field(default_factory=list)
 
 
@@ -137,7 +140,7 @@ class Client:
 
     async def _cancel(self) -> None:
         job, job_id = self._any_job()
-        if job is not None:
+        if job is not None and not job.is_kept:
             await self.cancel(job, job_id)
 
     async def cancel(self, job: SubmittedJob, job_id: str) -> bool:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from emberkeep.client.clusters.zookeeper_ensemble import (
 HOST = "127.0.0.1"
 LEASE = 6.0  # seconds
 START_SECONDS = 120.0
+_STUTTER = 0.15  # seconds of each stop and each run between two
 _NO_SETTINGS: Mapping[str, str] = {}
 _REPLICATED = {
     "high-availability.type": "zookeeper",
@@ -202,6 +204,20 @@ def send(pid: int, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+async def stand_still(pids: list[int], seconds: float, *, stutters: bool = False) -> bool:
+    """Stop processes for so long: at once, or again and again. Return False if there was none at the beginning."""
+    end, were_there = time.monotonic() + seconds, False
+    while True:
+        for pid in pids:
+            were_there |= send(pid, signal.SIGSTOP)
+        await asyncio.sleep(min(_STUTTER, max(0.0, end - time.monotonic())) if stutters else seconds)
+        for pid in pids:
+            send(pid, signal.SIGCONT)
+        if not were_there or not stutters or time.monotonic() >= end:
+            return were_there
+        await asyncio.sleep(_STUTTER)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -16,7 +16,10 @@ import msgspec
 
 
 class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A line of a job's file ``deeds``; see ``campaign.processes.job``. Times are by the history's clock."""
+    """A line of a job's file ``deeds``; see ``job`` and ``gateways.job``. Times are by the history's clock.
+
+    ``why``: the reason of a gateway's refusal.
+    """
 
     attempt: int
     pid: int
@@ -25,6 +28,7 @@ class Deed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int = 0
     asked: float = 0.0
     whole: bool = True
+    why: str = ""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

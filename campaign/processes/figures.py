@@ -24,6 +24,7 @@ class ProcessFigures(msgspec.Struct):
     """Counts of many histories. ``seconds``: real time under faults, then until all had recovered and was judged.
 
     ``operations``: by kind and outcome. ``recoveries``: by kind of fault, how often it took so many seconds.
+    ``entries``: committed under a lease; ``stored``: acknowledged by state gateways.
     ``overlaps``: attempts that were stopped, and ran their script's own code after a newer one had begun, until ended.
     """
 
@@ -37,6 +38,7 @@ class ProcessFigures(msgspec.Struct):
     ends: dict[str, int] = {}
     attempts: int = 0
     entries: int = 0
+    stored: int = 0
     overlaps: int = 0
     longest_overlap: float = 0.0
     recoveries: dict[str, dict[str, int]] = {}
@@ -56,6 +58,7 @@ class ProcessFigures(msgspec.Struct):
         for deeds in record.deeds.values():
             self.attempts += len({deed.attempt for deed in deeds})
             self.entries += sum(deed.what == "commit" for deed in deeds)
+            self.stored += sum(deed.what == "stored" for deed in deeds)
         self.overlaps += len(judgement.overlaps)
         self.longest_overlap = max([self.longest_overlap, *(each.seconds for each in judgement.overlaps)])
         for kind, took in recoveries(record):

@@ -17,6 +17,7 @@ from campaign.processes.calls import Calls, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
 from campaign.processes.cluster import LEASE, RealCluster
 from campaign.processes.deeds import Deed, Ended, Rules, read_deeds
+from campaign.processes.gateways.stored import StoredEntry, read_stored
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.record import HistoryRecord
 from campaign.processes.recording import Recorder
@@ -28,6 +29,9 @@ CLIENTS = 5
 RULES = Rules(lease=LEASE, freeze=LEASE / 2)
 SETTLE_SECONDS = 150.0  # a job may wait for its restart, for a lease and for a place
 _SCRIPT = Path(__file__).with_name("job.py")
+_GATEWAY_SCRIPT = Path(__file__).parent / "gateways" / "job.py"
+_SHARE_STORED = 0.5  # of the jobs: those whose entries go through state gateways
+_SHARE_KEPT = 0.5  # of the jobs: those that no client cancels, so that attempts live through faults
 _MOST_JOBS_PER_SECOND = 0.25  # a driver's start takes two seconds of processor time
 PAUSE = 0.1  # seconds between two entries of a job
 _RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000"}
@@ -79,6 +83,7 @@ def recorded(
         answered=tuple(recorder.answered),
         counts=dict(recorder.counts),
         deeds=deeds_of(world, ends),
+        stored=stored_by(world, ends),
         ends=tuple(ends),
         problems=tuple(problems),
     )
@@ -120,16 +125,26 @@ class _Jobs:
         payload.write_text(f"# {self._chance.randbytes(self._chance.choice((500, 150_000))).hex()}\n", encoding="ascii")
         digest = hashlib.sha256(payload.read_bytes()).hexdigest()
         entries = self._chance.randint(30, 250)
-        arguments = (str(place), str(entries), str(PAUSE), payload.name, digest)
-        return SubmittedJob(f"{self._seed}/{self._number}", prepared_job(arguments, payload), place, entries)
+        is_stored = self._chance.random() < _SHARE_STORED
+        arguments = (str(place), str(entries), str(PAUSE), *(() if is_stored else (payload.name, digest)))
+        return SubmittedJob(
+            f"{self._seed}/{self._number}",
+            prepared_job(arguments, payload, script=_GATEWAY_SCRIPT if is_stored else _SCRIPT),
+            place,
+            entries,
+            is_stored=is_stored,
+            is_kept=self._chance.random() < _SHARE_KEPT,
+        )
 
 
-def prepared_job(arguments: tuple[str, ...], payload: Path, *, memory: str = "256m", files: str = "") -> PreparedJob:
-    """Return a job that runs the script of the histories. ``memory``: of its driver."""
+def prepared_job(
+    arguments: tuple[str, ...], payload: Path, *, script: Path = _SCRIPT, memory: str = "256m", files: str = ""
+) -> PreparedJob:
+    """Return a job that runs a script of the histories. ``memory``: of its driver."""
     options = SparkOptions(
         py_files=str(payload), driver_memory=memory, executor_memory="256m", num_executors="1", files=files or None
     )
-    return prepare(Program(str(_SCRIPT), None, arguments), options, _RESTARTS, {})
+    return prepare(Program(str(script), None, arguments), options, _RESTARTS, {})
 
 
 class Ending:
@@ -215,3 +230,14 @@ def deeds_of(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed
         for job_id in accepted.intersection(job.candidates):
             found[job_id] = tuple(read_deeds(file.read_bytes())) if file.exists() else ()
     return found
+
+
+def stored_by(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[StoredEntry, ...]]:
+    """Return what each job that was accepted has stored through state gateways."""
+    accepted = {end.job_id for end in ends}
+    return {
+        job_id: read_stored(job.place)
+        for job in world.jobs
+        if job.is_stored
+        for job_id in accepted.intersection(job.candidates)
+    }

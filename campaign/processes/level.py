@@ -17,6 +17,7 @@ from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory, Process
 from campaign.processes.history import play_history
 from campaign.processes.plan import HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record
+from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
 from emberkeep.base.errors import EmberkeepError
 
 HISTORY_SECONDS = 40.0
@@ -52,7 +53,8 @@ async def run(
             stack.callback(shutil.rmtree, place, ignore_errors=True)
             # With several servers, a client may be connected to one that is behind, and a quorum may be lost.
             zookeepers = 1 if figures.histories // HISTORIES_PER_CLUSTER % CLUSTERS_WITH_ONE == 1 else 3
-            cluster = await stack.enter_async_context(RealCluster(place / "cluster", zookeepers=zookeepers))
+            cluster = RealCluster(place / "cluster", zookeepers=zookeepers, settings={LOCAL_RECOVERY.key: "true"})
+            await stack.enter_async_context(cluster)
             for _ in range(HISTORIES_PER_CLUSTER):
                 number, began = figures.histories, time.monotonic()
                 try:

@@ -27,6 +27,11 @@ KINDS: Mapping[str, tuple[float, float, float]] = {
     "kill driver": (2.0, 0.0, 0.0),
     "stutter driver": (3.0, 0.5, 3.0),
     "stutter leader": (2.0, 0.5, 3.0),
+    # The process of a state gateway, between a job's upload and its rename; the latter kind with the job's driver, for
+    # longer than its lease mostly, so that a newer attempt has begun when the rename goes on.
+    "kill gateway": (4.0, 0.0, 3.0),
+    "freeze gateway": (4.0, 0.3, 9.0),
+    "freeze gateway-node": (4.0, 9.0, 18.0),
     "break upload": (3.0, 0.0, 0.0),
     "break download": (2.0, 0.0, 0.0),
     "abandon request": (5.0, 0.0, 0.0),

@@ -14,6 +14,7 @@ from campaign.linearizability.checker import Outcome, Verdict, check
 from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import JobStoreModel
 from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
+from campaign.processes.gateways.stored import StoredEntry, judge_stored
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.strikes import Strike
 
@@ -21,7 +22,10 @@ VERSION = 1
 
 
 class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was seen of one history. ``unix_minus_clock``: seconds. ``problems``: what did not recover."""
+    """All that was seen of one history. ``unix_minus_clock``: seconds. ``problems``: what did not recover.
+
+    ``stored``: the files of each job whose entries go through state gateways.
+    """
 
     version: int = VERSION
     plan: HistoryPlan
@@ -33,6 +37,7 @@ class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     answered: tuple[tuple[float, float], ...]
     counts: dict[str, int]
     deeds: dict[str, tuple[Deed, ...]]
+    stored: dict[str, tuple[StoredEntry, ...]] = {}
     ends: tuple[Ended, ...]
     problems: tuple[str, ...]
 
@@ -62,6 +67,9 @@ def judge_record(record: HistoryRecord) -> Judgement:
         found, explained = judge(record.deeds.get(end.job_id, ()), end, record.rules)
         violations += found
         overlaps += explained
+        if end.job_id in record.stored:
+            stored = judge_stored(record.deeds.get(end.job_id, ()), record.stored[end.job_id])
+            violations += [f"job {end.job_id}: {each}" for each in stored]
     return Judgement(
         violations=tuple(violations),
         undecided=sum(_is_undecided(verdict) for _, verdict in verdicts),
@@ -77,8 +85,8 @@ def _is_undecided(verdict: Verdict) -> bool:
 def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
     """Yield for each fault its kind, and the seconds until what it struck worked again.
 
-    For a JobManager and ZooKeeper: until a request that was sent after the fault has a reply. For a driver: until its
-    job has done something, in any attempt. Other faults are not measured.
+    For a JobManager and ZooKeeper: until a request that was sent after the fault has a reply. For a driver and a state
+    gateway: until the job has done something, in any attempt. Other faults are not measured.
     """
     works = {job: sorted(deed.at for deed in deeds) for job, deeds in record.deeds.items()}
     drivers = {str(deed.pid): job for job, deeds in record.deeds.items() for deed in deeds}
@@ -86,7 +94,7 @@ def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
         what = strike.kind.partition(" ")[2]
         if what in ("leader", "standby") or what.startswith("zookeeper"):
             replies = [returned for sent, returned in record.answered if sent >= strike.at]
-        elif what == "driver" and strike.target in drivers:
+        elif (what == "driver" or what.startswith("gateway")) and strike.target in drivers:
             replies = [at for at in works[drivers[strike.target]] if at > strike.at]
         else:
             continue

@@ -41,6 +41,7 @@ def section(figures: ProcessFigures, seed: int) -> list[str]:
                 ("jobs", ", ".join(f"{n:,} {status}" for status, n in by_name(figures.ends))),
                 ("attempts that have begun", f"{figures.attempts:,}"),
                 ("entries committed under a lease", f"{figures.entries:,}"),
+                ("entries stored through state gateways", f"{figures.stored:,}"),
                 (
                     "attempts that were stopped, and ran beside a newer one until ended",
                     f"{figures.overlaps:,}, for at most {figures.longest_overlap:.2f} s",
@@ -67,8 +68,8 @@ def _recovery(figures: ProcessFigures) -> list[str]:
         "### Recovery of real processes",
         "",
         "Seconds from a fault, which may last itself, until the next work: for JobManagers and ZooKeeper the reply to",
-        "a request that was sent after the fault, for drivers the job's next deed in any attempt. Other faults",
-        "continue at the same time.",
+        "a request that was sent after the fault, for drivers and state gateways the job's next deed in any attempt.",
+        "Other faults continue at the same time.",
         "",
         *table(("fault", "measured", *_QUANTILES), rows),
     ]

@@ -12,12 +12,12 @@ import msgspec
 
 from campaign.processes.calls import BREAKABLE, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld
-from campaign.processes.cluster import Member, RealCluster, send
+from campaign.processes.cluster import Member, RealCluster, send, stand_still
+from campaign.processes.gateways.strikes import GatewayStrikes
 from campaign.processes.plan import PlannedFault
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.client.clusters.zookeeper_ensemble import leads
 
-_STUTTER = 0.15  # seconds of each stop and each run between two
 _ASK_SECONDS = 1.0
 _MOST_FROZEN = 3  # processes of a kind at once: a cluster of which nothing runs shows little
 _AGAIN = 3  # times that a start is tried
@@ -44,6 +44,7 @@ class Striker:
         self._busy: set[int] = set()  # pids of drivers that a fault holds
         self._running: list[asyncio.Task[None]] = []
         self._leader_url = ""
+        self._gateways = GatewayStrikes(cluster, world, self._start)
 
     async def play(self, faults: tuple[PlannedFault, ...], began: float) -> None:
         """Apply each fault at its time, and undo it when it is over. Then undo everything."""
@@ -67,7 +68,9 @@ class Striker:
         if verb == "abandon":
             self._strike_client(fault, chance)
             return
-        if what == "driver":
+        if what.startswith("gateway"):
+            target, at = await self._gateways.strike(fault, chance)
+        elif what == "driver":
             target = await self._strike_driver(verb, fault, chance)
         elif verb == "break":
             target = await self._strike_request(what, chance)
@@ -93,7 +96,7 @@ class Striker:
                 pids = [member.pid for member in members]
                 if what == "node":
                     pids += await asyncio.to_thread(self._cluster.drivers, *members)
-                await _stop(pids, fault.seconds, stutters=verb == "stutter")
+                await stand_still(pids, fault.seconds, stutters=verb == "stutter")
         finally:
             for member in members:
                 member.busy = False
@@ -140,7 +143,7 @@ class Striker:
             return str(pid) if send(pid, signal.SIGKILL) else ""
         self._busy.add(pid)
         try:
-            was_there = await _stop([pid], fault.seconds, stutters=verb == "stutter")
+            was_there = await stand_still([pid], fault.seconds, stutters=verb == "stutter")
         finally:
             self._busy.discard(pid)
         return str(pid) if was_there else ""
@@ -198,17 +201,3 @@ class Striker:
                 if reply.status == 200:
                     self._leader_url = url
             await asyncio.sleep(0.2)
-
-
-async def _stop(pids: list[int], seconds: float, *, stutters: bool) -> bool:
-    """Stop processes for so long: at once, or again and again. Return False if there was none at the beginning."""
-    end, were_there = time.monotonic() + seconds, False
-    while True:
-        for pid in pids:
-            were_there |= send(pid, signal.SIGSTOP)
-        await asyncio.sleep(min(_STUTTER, max(0.0, end - time.monotonic())) if stutters else seconds)
-        for pid in pids:
-            send(pid, signal.SIGCONT)
-        if not were_there or not stutters or time.monotonic() >= end:
-            return were_there
-        await asyncio.sleep(_STUTTER)
