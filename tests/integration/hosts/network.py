@@ -6,6 +6,7 @@ ports of the switches: a host cannot tell them from a broken cable.
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import subprocess
 import sys
@@ -61,11 +62,12 @@ class Fault:
 class Network:
     """Hosts and the switches between them. ``directory``: the hosts' disks, and the file system that all share.
 
-    ``disk``: where that file system is, if it is not just a directory.
+    ``disk``: where that file system is, if it is not just a directory. ``kind``: of the hosts that are added.
     """
 
     directory: Path
     disk: SharedDisk | None = None
+    kind: type[Host] = Host
     hosts: list[Host] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -87,7 +89,7 @@ class Network:
         assert number <= _HOSTS
         links = [segment.link(number, f"eth{index}") for index, segment in enumerate(segments or (LAN,))]
         shared = self.shared if self.disk is None else Path(self.disk.device)
-        host = Host(name, self.directory / "disks" / name, shared, tuple(links), frozenset(families))
+        host = self.kind(name, self.directory / "disks" / name, shared, tuple(links), frozenset(families))
         self.hosts.append(host)
         self.start(host)
         return host
@@ -134,7 +136,12 @@ class Network:
 
     def lose(self, source: Host, destination: Host, fault: Fault = Fault(lost=100)) -> None:
         """Do this to packets from one host to another, and nothing to those in the other direction."""
-        self._note(source, destination, fault)
+        self.trouble([(source, destination)], fault)
+
+    def trouble(self, pairs: Iterable[tuple[Host, Host]], fault: Fault) -> None:
+        """Do this to packets from the first to the second host of each pair; nothing more with ``Fault()``."""
+        for source, destination in pairs:
+            self._note(source, destination, fault)
         self._apply()
 
     def _note(self, source: Host, destination: Host, fault: Fault) -> None:
@@ -145,17 +152,12 @@ class Network:
 
     def cut(self, host: Host, *others: Host) -> None:
         """No packet passes between a host and the others (all, if none is named)."""
-        for other in others or [each for each in self.hosts if each is not host]:
-            self.lose(host, other)
-            self.lose(other, host)
+        away = others or [each for each in self.hosts if each is not host]
+        self.trouble([pair for other in away for pair in ((host, other), (other, host))], Fault(lost=100))
 
     def disturb(self, fault: Fault) -> None:
         """Do this to packets between all hosts."""
-        for host in self.hosts:
-            for other in self.hosts:
-                if other is not host:
-                    self._note(host, other, fault)
-        self._apply()
+        self.trouble(itertools.permutations(self.hosts, 2), fault)
 
     def slow(self, host: Host, rate: str) -> None:
         """Give a host no more than this bandwidth in either direction, in tc's notation: "10mbit"."""
@@ -178,16 +180,23 @@ class Network:
             assert relay.stdout is not None
             assert relay.stdout.readline() == b"ready\n"
 
-    def _end_delays(self) -> None:
-        for relay in self._late.values():
+    def end_delay(self, host: Host) -> None:
+        """Undo ``delay``. Idempotent."""
+        for link in host.links:
+            relay = self._late.pop(link.port, None)
+            if relay is None:
+                continue
             relay.kill()
             relay.wait()
             assert relay.stdout is not None
             relay.stdout.close()
-        for link in [link for host in self.hosts if host.is_up for link in host.links if link.port in self._late]:
-            self._switches.run("ip", "link", "del", f"{link.port}n")
-            self._switches.run("ip", "link", "set", link.port, "master", link.segment)
-        self._late.clear()
+            if host.is_up:
+                self._switches.run("ip", "link", "del", f"{link.port}n")
+                self._switches.run("ip", "link", "set", link.port, "master", link.segment)
+
+    def _end_delays(self) -> None:
+        for host in self.hosts:
+            self.end_delay(host)
 
     def heal(self) -> None:
         """End all faults of the network."""

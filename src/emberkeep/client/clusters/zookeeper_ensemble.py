@@ -77,7 +77,8 @@ def start_server(server: ZooKeeperServer, servers: tuple[ZooKeeperServer, ...]) 
         arguments += ["--certificate", server.tls.certificate, "--ca", server.tls.ca]
     if len(servers) > 1:
         for peer in servers:
-            arguments += ["--peer", f"{peer.number}:{peer.quorum_port}:{peer.election_port}"]
+            host = "" if peer.address == server.address else f":{peer.address}"
+            arguments += ["--peer", f"{peer.number}:{peer.quorum_port}:{peer.election_port}{host}"]
     return start_daemon(DaemonCommand(_MODULE, tuple(arguments), Path(server.directory) / "logs"))
 
 
