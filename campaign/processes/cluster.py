@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
+from campaign.processes.places import LOOPBACK_ADDRESS, Loopback, Places
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_NODE
@@ -26,10 +29,10 @@ from emberkeep.client.clusters.zookeeper_ensemble import (
     wait_until_serving,
 )
 
-HOST = "127.0.0.1"
 LEASE = 6.0  # seconds
 START_SECONDS = 120.0
 _STUTTER = 0.15  # seconds of each stop and each run between two
+_LOOPBACK = Loopback()
 _NO_SETTINGS: Mapping[str, str] = {}
 _REPLICATED = {
     "high-availability.type": "zookeeper",
@@ -43,7 +46,6 @@ _SETTINGS = {
     "log.level": "info",
 }
 _TASK_MANAGER = {
-    "taskmanager.host": HOST,
     "taskmanager.numberOfTaskSlots": "1",
     "taskmanager.driver-places": "4",
     "taskmanager.memory.process.size": "8g",
@@ -74,8 +76,8 @@ class Member:
 class RealCluster:
     """Use as ``async with``: all members run then. ``directory`` is its own, and is kept afterwards.
 
-    ``zookeepers``: 0 for a job store in SQLite, with one JobManager. ``settings``: of all members. ``starts``: starts a
-    JobManager or a task manager.
+    ``zookeepers``: 0 for a job store in SQLite, with one JobManager. ``settings``: of all members.
+    ``places``: where they run. ``starts``: starts a JobManager or a task manager.
     """
 
     def __init__(
@@ -86,22 +88,36 @@ class RealCluster:
         task_managers: int = 3,
         zookeepers: int = 1,
         settings: Mapping[str, str] = _NO_SETTINGS,
+        places: Places = _LOOPBACK,
         starts: Callable[[DaemonCommand], Daemon] = start_daemon,
     ) -> None:
         self.directory = directory
         self._starts = starts
         self.state = directory / "state"
-        servers = plan_ensemble(directory / "zookeeper", zookeepers)
+        self._places = places
+        servers = tuple(
+            msgspec.structs.replace(server, address=places.address(_zookeeper(server.number)))
+            for server in plan_ensemble(directory / "zookeeper", zookeepers)
+        )
         self._servers = servers
         self._all = {**_SETTINGS, "emberkeep.state-dir": str(self.state), **settings}
         if servers:
             self._all |= {**_REPLICATED, "high-availability.zookeeper.quorum": quorum_of(servers)}
         self.ports = _free_ports(job_managers)
         if not servers:  # nothing else says where the JobManager is
-            self._all["jobmanager.rpc.address"] = f"{HOST}:{self.ports[0]}"
-        self.zookeepers = [Member(f"zk-{server.number}", "zookeeper", server=server) for server in servers]
+            self._all["jobmanager.rpc.address"] = f"{places.address('jm-1')}:{self.ports[0]}"
+        self.zookeepers = [Member(_zookeeper(server.number), "zookeeper", server=server) for server in servers]
         self.job_managers = [
-            Member(f"jm-{number}", "jobmanager", {"jobmanager.resource-id": f"jm-{number}", "rest.port": str(port)})
+            Member(
+                f"jm-{number}",
+                "jobmanager",
+                {
+                    "jobmanager.resource-id": f"jm-{number}",
+                    "rest.address": places.address(f"jm-{number}"),
+                    "rest.bind-address": places.address(f"jm-{number}"),
+                    "rest.port": str(port),
+                },
+            )
             for number, port in enumerate(self.ports, 1)
         ]
         self.task_managers = [
@@ -111,6 +127,7 @@ class RealCluster:
                 {
                     **{key: value for key, value in _TASK_MANAGER.items() if key not in settings},
                     "taskmanager.resource-id": f"tm-{number}",
+                    "taskmanager.host": places.address(f"tm-{number}"),
                     TASK_MANAGER_NODE.key: f"node-{number}",
                 },
             )
@@ -123,7 +140,7 @@ class RealCluster:
 
     @property
     def urls(self) -> list[str]:
-        return [f"http://{HOST}:{port}" for port in self.ports]
+        return [f"http://{each.settings['rest.address']}:{each.settings['rest.port']}" for each in self.job_managers]
 
     @property
     def token(self) -> str:
@@ -155,14 +172,17 @@ class RealCluster:
         if member.daemon is not None and member.daemon.process.poll() is None:
             return
         if member.server is not None:
-            member.daemon = start_server(member.server, self._servers)
+            with self._places.inside(member.name):
+                member.daemon = start_server(member.server, self._servers)
             await wait_until_serving(member.server, member.daemon)
             return
         settings = {**self._all, **member.settings}
         if member.kind == "taskmanager":
             settings["process.taskmanager.working-dir"] = str(self._working_directory(member))
         words = tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
-        member.daemon = self._starts(DaemonCommand(member.kind, words, self.directory / "output" / member.name))
+        command = DaemonCommand(member.kind, words, self.directory / "output" / member.name)
+        with self._places.inside(member.name):
+            member.daemon = self._starts(command)
         await member.daemon.ready(START_SECONDS)
 
     def kill(self, member: Member) -> None:
@@ -197,6 +217,19 @@ class RealCluster:
         await asyncio.to_thread(kill_below, [self.directory])
 
 
+def names_of(job_managers: int, task_managers: int, zookeepers: int) -> list[str]:
+    """Return the names of the members of such a cluster."""
+    return [
+        *(_zookeeper(number) for number in range(1, zookeepers + 1)),
+        *(f"jm-{number}" for number in range(1, job_managers + 1)),
+        *(f"tm-{number}" for number in range(1, task_managers + 1)),
+    ]
+
+
+def _zookeeper(number: int) -> str:
+    return f"zk-{number}"
+
+
 def send(pid: int, number: signal.Signals) -> bool:
     """Send a signal. Return False if there is no such process any more."""
     try:
@@ -225,5 +258,5 @@ def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
-            each.bind((HOST, 0))
+            each.bind((LOOPBACK_ADDRESS, 0))
         return [each.getsockname()[1] for each in sockets]

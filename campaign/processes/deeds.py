@@ -50,10 +50,19 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """``lease`` of the attempts in seconds, and ``freeze``: the longest stop that an attempt need not notice."""
+    """``lease`` of the attempts in seconds, and ``freeze``: the longest stop that an attempt need not notice.
+
+    ``cut``: times from and to which members could not reach each other. An attempt that is cut off looks for a newer
+    one every eighth of its lease (docs/adr/0037).
+    """
 
     lease: float
     freeze: float
+    cut: tuple[tuple[float, float], ...] = ()
+
+    def may_be_cut_off(self, at: float) -> bool:
+        """True if an attempt need not know that a newer one began at this time: it was ordered some time before."""
+        return any(begin <= at <= end + 2 * self.lease for begin, end in self.cut)
 
 
 class Overlap(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +109,8 @@ def _live_at_once(deeds: Sequence[Deed], rules: Rules) -> tuple[list[str], list[
             continue
         # The newer attempt was ordered while this one stood still, and took some time to start.
         began = max((at for at in _resumed(own, rules.freeze) if at > newer - 2 * rules.lease), default=None)
+        if began is None and rules.may_be_cut_off(newer):
+            began = newer
         if began is None:
             found.append(
                 f"attempt {attempt} worked at {ticks[0].at:.3f}, but a newer attempt had begun at {newer:.3f}, and it "

@@ -18,6 +18,7 @@ from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
 from campaign.processes.cluster import LEASE, RealCluster
 from campaign.processes.deeds import Deed, Ended, Rules, read_deeds
 from campaign.processes.gateways.stored import StoredEntry, read_stored
+from campaign.processes.hosts import Hosts
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.record import HistoryRecord
 from campaign.processes.recording import Recorder
@@ -40,8 +41,10 @@ _POLL = 0.3
 _ENDS = ("FINISHED", "FAILED", "CANCELED")
 
 
-async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> HistoryRecord:
-    """Play a history. ``place``: an empty directory, for what its jobs do."""
+async def play_history(
+    cluster: RealCluster, plan: HistoryPlan, place: Path, hosts: Hosts | None = None
+) -> HistoryRecord:
+    """Play a history. ``place``: an empty directory, for what its jobs do. ``hosts``: of the members, if any."""
     await settle_members(cluster)
     recorder, chance = Recorder(), random.Random(f"{plan.seed}/jobs")
     async with Calls(cluster.token) as calls:
@@ -52,7 +55,7 @@ async def play_history(cluster: RealCluster, plan: HistoryPlan, place: Path) -> 
             Client(f"client-{number}", world, random.Random(f"{plan.seed}/client-{number}"))
             for number in range(CLIENTS)
         ]
-        striker = Striker(cluster, world, clients)
+        striker = Striker(cluster, world, clients, hosts)
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             group.create_task(striker.play(plan.faults, began))

@@ -12,25 +12,33 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from campaign.kept import write_record
-from campaign.processes.cluster import RealCluster
+from campaign.processes.cluster import RealCluster, names_of
 from campaign.processes.figures import LONGEST_VIOLATION, FailedHistory, ProcessFigures
 from campaign.processes.history import play_history
+from campaign.processes.hosts import Hosts
+from campaign.processes.places import Loopback
 from campaign.processes.plan import HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_INSECURE_ACCESS
 from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
+from emberkeep.base.configuration.options.security import INSECURE_NETWORK, TOKEN_FILE
 from emberkeep.base.errors import EmberkeepError
+from tests.integration.hosts.requirements import why_not
 
 HISTORY_SECONDS = 40.0
 FAULTS_PER_SECOND = 3.0
 HISTORIES_PER_CLUSTER = 10
+JOB_MANAGERS = TASK_MANAGERS = 3
+_NOWHERE = "/dev/null/blobs"  # task managers that cannot read the HA store fetch files of jobs over the network
 CLUSTERS_WITH_ONE = 3  # of so many clusters, one has a single ZooKeeper server; the others have three
 FAILURES_AT_MOST = 10
 Shown = Callable[[str], None]
 
 
-def plan_of(seed: int, number: int) -> HistoryPlan:
-    """Return a history of a campaign."""
-    return draw_plan(f"{seed}-{number}", HISTORY_SECONDS, FAULTS_PER_SECOND)
+def plan_of(seed: int, number: int, *, hosted: bool = False) -> HistoryPlan:
+    """Return a history of a campaign. ``hosted``: its members have hosts whose network can fail."""
+    return draw_plan(f"{seed}-{number}", HISTORY_SECONDS, FAULTS_PER_SECOND, hosted=hosted)
 
 
 async def run(
@@ -47,18 +55,24 @@ async def run(
     True.
     """
     is_over = False
+    without_hosts = why_not()
+    if without_hosts:
+        show(f"no faults of the network: {without_hosts}")
     while not is_over and time.monotonic() < until and len(figures.failures) < FAILURES_AT_MOST:
         async with AsyncExitStack() as stack:
             place = Path(tempfile.mkdtemp(prefix="emberkeep-processes-"))
             stack.callback(shutil.rmtree, place, ignore_errors=True)
             # With several servers, a client may be connected to one that is behind, and a quorum may be lost.
             zookeepers = 1 if figures.histories // HISTORIES_PER_CLUSTER % CLUSTERS_WITH_ONE == 1 else 3
-            cluster = RealCluster(place / "cluster", zookeepers=zookeepers, settings={LOCAL_RECOVERY.key: "true"})
+            is_hosted = not without_hosts and figures.histories // HISTORIES_PER_CLUSTER % 2 == 0
+            hosts = stack.enter_context(_hosts(place, zookeepers)) if is_hosted else None
+            cluster = _cluster(place, zookeepers, hosts)
             await stack.enter_async_context(cluster)
             for _ in range(HISTORIES_PER_CLUSTER):
                 number, began = figures.histories, time.monotonic()
                 try:
-                    record = await play_history(cluster, plan_of(seed, number), place / f"jobs-{number}")
+                    plan = plan_of(seed, number, hosted=is_hosted)
+                    record = await play_history(cluster, plan, place / f"jobs-{number}", hosts)
                 except (EmberkeepError, TimeoutError) as error:
                     shown = why_not_played(error)
                     logs = keep_logs(folder, number, cluster.directory)
@@ -77,6 +91,30 @@ async def run(
                 # What has failed may have left the cluster in a state that spoils the next history.
                 if violations or is_over or time.monotonic() > until:
                     break
+
+
+def _hosts(place: Path, zookeepers: int) -> Hosts:
+    return Hosts(place / "hosts", names_of(JOB_MANAGERS, TASK_MANAGERS, zookeepers))
+
+
+def _cluster(place: Path, zookeepers: int, hosts: Hosts | None) -> RealCluster:
+    """Return a cluster whose task managers have state gateways. ``hosts``: for its members; None: on loopback."""
+    settings = {LOCAL_RECOVERY.key: "true"}
+    if hosts is not None:
+        settings |= dict.fromkeys((INSECURE_NETWORK.key, ZOOKEEPER_INSECURE_ACCESS.key), "true")
+        settings[TOKEN_FILE.key] = str(place / "token")
+    cluster = RealCluster(
+        place / "cluster",
+        job_managers=JOB_MANAGERS,
+        task_managers=TASK_MANAGERS,
+        zookeepers=zookeepers,
+        settings=settings,
+        places=hosts or Loopback(),
+    )
+    if hosts is not None:
+        for task_manager in cluster.task_managers:
+            task_manager.settings[BLOB_HA_STORAGE.key] = _NOWHERE
+    return cluster
 
 
 def _judge(figures: ProcessFigures, record: HistoryRecord, began: float) -> tuple[str, ...]:

@@ -36,6 +36,24 @@ KINDS: Mapping[str, tuple[float, float, float]] = {
     "break download": (2.0, 0.0, 0.0),
     "abandon request": (5.0, 0.0, 0.0),
 }
+# Between the host of a member and others, on hosts whose network can fail.
+CUT, ONE_WAY, DELAY, LOSS = "cut", "cut one way", "delay", "loss"
+NETWORK_KINDS: Mapping[str, tuple[float, float, float]] = {
+    "cut: leader": (2.0, 0.3, 9.0),
+    "cut: standby": (0.7, 0.3, 9.0),
+    "cut: zookeeper": (1.5, 0.3, 8.0),
+    "cut: zookeeper-leader": (0.7, 0.3, 8.0),
+    "cut: task manager": (2.5, 0.3, 15.0),
+    "cut one way: leader": (2.0, 0.3, 9.0),
+    "cut one way: zookeeper": (1.5, 0.3, 8.0),
+    "cut one way: task manager": (2.5, 0.3, 15.0),
+    "delay: leader": (1.0, 0.5, 6.0),
+    "delay: zookeeper": (1.0, 0.5, 6.0),
+    "delay: task manager": (1.0, 0.5, 6.0),
+    "loss: leader": (1.0, 0.5, 8.0),
+    "loss: zookeeper": (1.0, 0.5, 8.0),
+    "loss: task manager": (1.0, 0.5, 8.0),
+}
 SHARE_OF_KINDS = 0.6  # of the kinds in one history: frequent ones would hide what rare ones show
 SHORTEST_PAUSE = 0.02
 
@@ -57,16 +75,17 @@ class HistoryPlan(msgspec.Struct, frozen=True):
     faults: tuple[PlannedFault, ...]
 
 
-def draw_plan(seed: str, seconds: float, faults_per_second: float) -> HistoryPlan:
-    """Draw a history of so many seconds."""
+def draw_plan(seed: str, seconds: float, faults_per_second: float, *, hosted: bool = False) -> HistoryPlan:
+    """Draw a history of so many seconds. ``hosted``: each member has a host whose network can fail."""
     chance = random.Random(seed)
-    kinds = chance.sample(list(KINDS), max(1, round(SHARE_OF_KINDS * len(KINDS))))
-    weights = [KINDS[kind][0] * chance.choice((0.3, 1.0, 3.0)) for kind in kinds]
+    possible = {**KINDS, **NETWORK_KINDS} if hosted else KINDS
+    kinds = chance.sample(list(possible), max(1, round(SHARE_OF_KINDS * len(possible))))
+    weights = [possible[kind][0] * chance.choice((0.3, 1.0, 3.0)) for kind in kinds]
     faults: list[PlannedFault] = []
     at = 0.0
     while (at := at + max(SHORTEST_PAUSE, chance.expovariate(faults_per_second))) < seconds:
         (kind,) = chance.choices(kinds, weights)
-        _, shortest, longest = KINDS[kind]
+        _, shortest, longest = possible[kind]
         # Most are short; the long ones are longer than a session or a lease.
         lasts = shortest + (longest - shortest) * chance.random() ** 2
         faults.append(PlannedFault(round(at, 3), kind, len(faults), round(lasts, 3)))

@@ -15,7 +15,7 @@ from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import JobStoreModel
 from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
 from campaign.processes.gateways.stored import StoredEntry, judge_stored
-from campaign.processes.plan import HistoryPlan
+from campaign.processes.plan import NETWORK_KINDS, HistoryPlan
 from campaign.processes.strikes import Strike
 
 VERSION = 1
@@ -63,8 +63,10 @@ def judge_record(record: HistoryRecord) -> Judgement:
     ]
     violations += [f"{history}: {verdict}" for history, verdict in verdicts if verdict.outcome is Outcome.VIOLATED]
     overlaps: list[Overlap] = []
+    cut = tuple((strike.at, strike.until) for strike in record.strikes if strike.kind in NETWORK_KINDS)
+    rules = msgspec.structs.replace(record.rules, cut=cut)
     for end in record.ends:
-        found, explained = judge(record.deeds.get(end.job_id, ()), end, record.rules)
+        found, explained = judge(record.deeds.get(end.job_id, ()), end, rules)
         violations += found
         overlaps += explained
         if end.job_id in record.stored:
@@ -91,7 +93,7 @@ def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
     works = {job: sorted(deed.at for deed in deeds) for job, deeds in record.deeds.items()}
     drivers = {str(deed.pid): job for job, deeds in record.deeds.items() for deed in deeds}
     for strike in record.strikes:
-        what = strike.kind.partition(" ")[2]
+        what = strike.kind.rpartition(": ")[2] if strike.kind in NETWORK_KINDS else strike.kind.partition(" ")[2]
         if what in ("leader", "standby") or what.startswith("zookeeper"):
             replies = [returned for sent, returned in record.answered if sent >= strike.at]
         elif (what == "driver" or what.startswith("gateway")) and strike.target in drivers:

@@ -14,7 +14,9 @@ from campaign.processes.calls import BREAKABLE, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld
 from campaign.processes.cluster import Member, RealCluster, send, stand_still
 from campaign.processes.gateways.strikes import GatewayStrikes
-from campaign.processes.plan import PlannedFault
+from campaign.processes.hosts import Hosts
+from campaign.processes.network_strikes import NetworkStrikes
+from campaign.processes.plan import NETWORK_KINDS, PlannedFault
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.client.clusters.zookeeper_ensemble import leads
 
@@ -33,9 +35,14 @@ class Strike(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Striker:
-    """``applied``: what was done. ``problems``: members that could not be started again."""
+    """``applied``: what was done. ``problems``: members that could not be started again.
 
-    def __init__(self, cluster: RealCluster, world: ClientsWorld, clients: list[Client]) -> None:
+    ``hosts``: of the members, if their network can fail.
+    """
+
+    def __init__(
+        self, cluster: RealCluster, world: ClientsWorld, clients: list[Client], hosts: Hosts | None = None
+    ) -> None:
         self.applied: list[Strike] = []
         self.problems: list[str] = []
         self._cluster = cluster
@@ -44,6 +51,8 @@ class Striker:
         self._busy: set[int] = set()  # pids of drivers that a fault holds
         self._running: list[asyncio.Task[None]] = []
         self._leader_url = ""
+        self._hosts = hosts
+        self._network = None if hosts is None else NetworkStrikes(hosts, self._choose)
         self._gateways = GatewayStrikes(cluster, world, self._start)
 
     async def play(self, faults: tuple[PlannedFault, ...], began: float) -> None:
@@ -59,6 +68,8 @@ class Striker:
             for task in self._running:
                 task.cancel()
             self._cluster.thaw_all()
+            if self._hosts is not None:
+                await self._hosts.heal()
         await asyncio.gather(*(self._start(member) for member in self._cluster.members))
 
     async def _strike(self, fault: PlannedFault) -> None:
@@ -68,7 +79,9 @@ class Striker:
         if verb == "abandon":
             self._strike_client(fault, chance)
             return
-        if what.startswith("gateway"):
+        if fault.kind in NETWORK_KINDS:
+            target = "" if self._network is None else await self._network.strike(fault, chance)
+        elif what.startswith("gateway"):
             target, at = await self._gateways.strike(fault, chance)
         elif what == "driver":
             target = await self._strike_driver(verb, fault, chance)

@@ -13,7 +13,8 @@ from statistics import median
 import aiohttp
 import psutil
 
-from campaign.processes.cluster import HOST, Member, RealCluster
+from campaign.processes.cluster import Member, RealCluster
+from campaign.processes.places import LOOPBACK_ADDRESS
 from campaign.soak.drift import Sample
 
 _PAGES = {"overview page": "/", "list of jobs": "/v1/jobs/overview", "task managers": "/v1/taskmanagers"}
@@ -58,7 +59,7 @@ class Sampler:
         assert server is not None
         try:
             async with asyncio.timeout(_SECONDS):
-                reader, writer = await asyncio.open_connection(HOST, server.client_port)
+                reader, writer = await asyncio.open_connection(LOOPBACK_ADDRESS, server.client_port)
                 try:
                     writer.write(b"srvr")
                     status = await reader.read()
@@ -70,7 +71,7 @@ class Sampler:
         return {"ZooKeeper: nodes": float(nodes[1])} if nodes else {}
 
     async def _pages(self, leader: Member) -> dict[str, float]:
-        base = f"http://{HOST}:{leader.settings['rest.port']}"
+        base = f"http://{LOOPBACK_ADDRESS}:{leader.settings['rest.port']}"
         found: dict[str, float] = {}
         timeout = aiohttp.ClientTimeout(total=_SECONDS)
         async with aiohttp.ClientSession(headers=self._headers, timeout=timeout) as session:

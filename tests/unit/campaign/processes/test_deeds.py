@@ -104,6 +104,19 @@ def test_an_attempt_that_was_stopped_and_went_on_is_counted() -> None:
     assert [(each.attempt, each.seconds) for each in overlaps] == [(1, 0.5)]
 
 
+def test_an_attempt_that_was_cut_off_ends_soon_after_a_newer_one_has_begun() -> None:
+    beside = [*FIRST, *(deed(1, at, "tick") for at in range(3, 13)), *SECOND]
+    cut = Rules(lease=6.0, freeze=3.0, cut=((2.0, 8.0),))
+    violations, overlaps = judge(beside, end(), cut)
+    assert (violations, [each.seconds for each in overlaps]) == ([], [2])
+    for longer, rules in (
+        ([*beside, *(deed(1, at, "tick") for at in range(13, 20))], cut),
+        (beside, Rules(lease=1.0, freeze=3.0, cut=((2.0, 7.0),))),
+        (beside, Rules(lease=6.0, freeze=3.0, cut=((10.5, 11.0),))),
+    ):
+        assert len(judge(longer, end(), rules)[0]) == 1
+
+
 def test_another_file_than_the_one_that_was_submitted() -> None:
     spoiled = Deed(attempt=1, pid=101, what="file", at=0.5, whole=False)
     violations, _ = judge([*FIRST, spoiled, *SECOND], end(), RULES)

@@ -11,7 +11,7 @@ import pytest
 
 from campaign.processes import strikes
 from campaign.processes.cluster import Member, RealCluster
-from campaign.processes.plan import KINDS, PlannedFault
+from campaign.processes.plan import KINDS, NETWORK_KINDS, PlannedFault, draw_plan
 from emberkeep.client.clusters.zookeeper_ensemble import ZooKeeperServer
 
 CHANCE = random.Random(1)
@@ -52,6 +52,16 @@ async def test_the_server_that_leads_the_others(tmp_path: Path) -> None:
         assert await chosen(striker(tmp_path, 3, "zk-3"), "zookeeper-leader") == []
 
 
+def test_only_hosts_have_faults_of_the_network() -> None:
+    drawn = {
+        hosted: {
+            fault.kind for number in range(20) for fault in draw_plan(f"7-{number}", 40.0, 3.0, hosted=hosted).faults
+        }
+        for hosted in (False, True)
+    }
+    assert drawn == {False: set(KINDS), True: {*KINDS, *NETWORK_KINDS}}
+
+
 async def test_every_kind_of_process_fault_has_somebody(tmp_path: Path) -> None:
     who = striker(tmp_path, 3)
     who._leader_url = who._cluster.urls[0]
@@ -60,6 +70,8 @@ async def test_every_kind_of_process_fault_has_somebody(tmp_path: Path) -> None:
         return server.number == 1
 
     with mock.patch.object(strikes, "leads", leads):
+        for kind in NETWORK_KINDS:
+            assert await chosen(who, kind.partition(": ")[2]), kind
         for kind in KINDS:
             verb, _, what = kind.partition(" ")
             if what != "driver" and "gateway" not in what and verb in ("kill", "freeze", "stutter"):
