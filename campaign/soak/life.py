@@ -30,6 +30,7 @@ _ENTRIES = (20, 100)
 _EVACUATED = 10.0  # seconds until a node may be used again
 _STREAM = PlannedStream((PlannedQuery("passed", "files", False, False),), files_per_batch=1, empty_batches=False)
 _POLL = 1.0
+_NO_QUERY = "the job runs no streaming query"
 
 
 class Life:
@@ -152,7 +153,8 @@ class Life:
             return
         async with self._moving:
             stream = chance.choice(self._streams)
-            location = await self._control.savepoint(stream.job_id, stream.place / "savepoints")
+            target = stream.place / "savepoints"
+            location = await self._once_a_query_runs(lambda: self._control.savepoint(stream.job_id, target))
             await asyncio.to_thread(shutil.rmtree, location.removeprefix("file://"))
         self.counts["savepoint"] += 1
 
@@ -162,7 +164,19 @@ class Life:
             return
         async with self._moving:
             stream = chance.choice(self._streams)
-            location = await self._control.stop(stream.job_id, stream.place / "savepoints", drain=False)
+            target = stream.place / "savepoints"
+            location = await self._once_a_query_runs(lambda: self._control.stop(stream.job_id, target, drain=False))
             await stream.until(stream.has_finished, "the stopped job is FINISHED")
             await stream.begin(location)
         self.counts["upgrade"] += 1
+
+    async def _once_a_query_runs(self, ask: Callable[[], Awaitable[str]]) -> str:
+        """Return the savepoint's location. Ask again, as users are told to, while a restarted script has no query."""
+        deadline = time.monotonic() + JOB_SECONDS
+        while True:
+            try:
+                return await ask()
+            except ValueError as error:
+                if _NO_QUERY not in str(error) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_POLL)

@@ -122,7 +122,8 @@ class Control:
             if state.status.id is OperationStatus.COMPLETED:
                 assert state.operation is not None
                 if state.operation.location is None:
-                    raise ValueError(str(state.operation.failure_cause))
+                    cause = state.operation.failure_cause
+                    raise ValueError("it has no location" if cause is None else cause.stack_trace)
                 return state.operation.location
             await asyncio.sleep(POLL)
 
