@@ -19,6 +19,10 @@ from campaign.spark.jobs import NotRecovered
 SETTINGS: Mapping[str, str] = {
     "jobstore.max-capacity": "20",
     "taskmanager.log.retained-jobs": "5",
+    "taskmanager.log.min-age": "1min",
+    "high-availability.storage.ended-delay": "1min",
+    "high-availability.storage.event-log-delay": "1min",
+    "high-availability.storage.unknown-delay": "1min",
     "log.max-size": "64k",
     "log.files": "2",
     "security.audit.max-size": "64k",

@@ -381,7 +381,7 @@ def test_a_tree_that_is_deeper_than_any_path_is_deleted(tmp_path: Path) -> None:
     """Python's own deletion ends with a RecursionError there, or without descriptors."""
     top = tmp_path / "jobs" / "job"
     make_deep(top)
-    assert prune_once(tmp_path / "jobs", 0, frozenset()) == []  # the newest stays
+    assert prune_once(tmp_path / "jobs", 0, 3600.0, frozenset()) == []  # the newest stays
     remove_tree(top)
     assert not top.exists()
     make_deep(tmp_path / "checkpoints")

@@ -19,24 +19,24 @@ log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 60.0
 _MOST_FILES = 10_000  # of a folder, which a job may have filled, that are looked at
-_QUIET_SECONDS = 3600.0  # logs that were written within this time may still be read
 
 
-async def prune_logs(directory: Path, retained: int, live: Callable[[], AbstractSet[str]]) -> None:
+async def prune_logs(directory: Path, retained: int, min_age: float, live: Callable[[], AbstractSet[str]]) -> None:
     """Every minute until cancelled, delete old logs in ``directory``, which has one folder per job.
 
-    ``retained``: number of jobs without a process here whose logs are kept, those with the newest logs. ``live``:
-    returns the names of the folders to leave as they are, those of jobs that have processes on this task manager.
+    ``retained``: number of jobs without a process here whose logs are kept, those with the newest logs. ``min_age``:
+    seconds, see ``prune_once``. ``live``: returns the names of the folders to leave as they are, those of jobs that
+    have processes on this task manager.
     """
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
-        await asyncio.to_thread(prune_once, directory, retained, live())
+        await asyncio.to_thread(prune_once, directory, retained, min_age, live())
 
 
-def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[str]:
+def prune_once(directory: Path, retained: int, min_age: float, live: AbstractSet[str]) -> list[str]:
     """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return the deleted names.
 
-    Folders whose last change was less than an hour before the newest change in any folder stay as well.
+    Folders whose last change was at most ``min_age`` seconds before the newest change in any folder stay as well.
     """
     try:
         jobs = [job for job in directory.iterdir() if job.is_dir()]
@@ -49,7 +49,7 @@ def prune_once(directory: Path, retained: int, live: AbstractSet[str]) -> list[s
     ended = [(changed, job) for changed, job in ages if job.name not in live]
     removed = []
     for changed, job in ended[retained:]:
-        if ages[0][0] - changed > _QUIET_SECONDS:
+        if ages[0][0] - changed > min_age:
             remove_tree(job)
             removed.append(job.name)
     return removed

@@ -33,7 +33,7 @@ from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options.blobs import OFFLOAD_MIN_SIZE
 from emberkeep.base.configuration.options.job_managers import JOB_MANAGER_ADDRESS, REST_ADDRESS, REST_PORT
 from emberkeep.base.configuration.options.jobs import CANCELLATION_TIMEOUT
-from emberkeep.base.configuration.options.logs import LOG_OUTPUT_MAX_SIZE, LOG_RETENTION
+from emberkeep.base.configuration.options.logs import LOG_MIN_AGE, LOG_OUTPUT_MAX_SIZE, LOG_RETENTION
 from emberkeep.base.configuration.options.security import TOKEN_FILE
 from emberkeep.base.configuration.options.task_managers import (
     BUILD_CLASS_ARCHIVE,
@@ -239,7 +239,8 @@ def _keep_logs(
         stored = end_of if shipping is None else shipping.stored
         services.start("size of output", LogBounds(catalogue, most, launcher.live_jobs, stored).run())
     logs = site.directory.logs / "jobs"
-    services.start("log retention", prune_logs(logs, configuration[LOG_RETENTION], launcher.live_jobs))
+    retained, min_age = configuration[LOG_RETENTION], configuration[LOG_MIN_AGE]
+    services.start("log retention", prune_logs(logs, retained, min_age, launcher.live_jobs))
 
 
 def _watch_memory(site: Site, holdings: Holdings, table: Callable[[], TableState], meter: NodeMeter) -> None:

@@ -30,15 +30,16 @@ def job(logs: Path, name: str, hours_ago: float) -> None:
 def test_only_the_newest_are_kept(tmp_path: Path) -> None:
     for number in range(5):
         job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
-    assert sorted(prune_once(tmp_path, 2, frozenset())) == ["job-2", "job-3", "job-4"]
+    assert sorted(prune_once(tmp_path, 2, HOUR, frozenset())) == ["job-2", "job-3", "job-4"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "job-1"]
-    assert prune_once(tmp_path, 2, frozenset()) == []
+    assert prune_once(tmp_path, 2, HOUR, frozenset()) == []
 
 
 def test_what_somebody_may_still_read_is_spared_however_much_there_is(tmp_path: Path) -> None:
     for number in range(5):
         job(tmp_path, f"job-{number}", hours_ago=0.1 * number)
-    assert prune_once(tmp_path, 0, frozenset()) == []
+    assert prune_once(tmp_path, 0, HOUR, frozenset()) == []
+    assert sorted(prune_once(tmp_path, 0, 0.25 * HOUR, frozenset())) == ["job-3", "job-4"]
 
 
 def test_an_attempt_that_writes_keeps_its_whole_job(tmp_path: Path) -> None:
@@ -46,14 +47,14 @@ def test_an_attempt_that_writes_keeps_its_whole_job(tmp_path: Path) -> None:
     job(tmp_path, "older-but-writing", hours_ago=60.0)
     job(tmp_path, "new", hours_ago=0.0)
     os.utime(tmp_path / "older-but-writing" / "1" / "driver.stdout", (NOW, NOW))
-    assert prune_once(tmp_path, 1, frozenset()) == ["old"]
+    assert prune_once(tmp_path, 1, HOUR, frozenset()) == ["old"]
 
 
 def test_a_job_that_runs_keeps_its_logs_however_long_it_has_been_silent(tmp_path: Path) -> None:
     job(tmp_path, "silent-stream", hours_ago=1000.0)
     for number in range(3):
         job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
-    assert prune_once(tmp_path, 1, {"silent-stream"}) == ["job-1", "job-2"]
+    assert prune_once(tmp_path, 1, HOUR, {"silent-stream"}) == ["job-1", "job-2"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "silent-stream"]
 
 
@@ -64,7 +65,7 @@ def test_a_job_that_dates_its_logs_in_the_future_ends_no_others(tmp_path: Path) 
         os.utime(tmp_path / f"job-{number}")  # now
     job(tmp_path, "hostile", hours_ago=2.0)
     os.utime(tmp_path / "hostile" / "1" / "driver.stdout", (2**33, 2**33))
-    assert prune_once(tmp_path, 0, frozenset()) == []
+    assert prune_once(tmp_path, 0, HOUR, frozenset()) == []
 
 
 @pytest.mark.req("SEC-18")
@@ -85,7 +86,7 @@ def test_a_link_whose_log_is_gone_stops_nothing(tmp_path: Path) -> None:
     link.symlink_to("/nonexistent")
     os.utime(link, (NOW - 2 * HOUR, NOW - 2 * HOUR), follow_symlinks=False)
     os.utime(link.parent, (NOW - 2 * HOUR, NOW - 2 * HOUR))
-    assert prune_once(tmp_path, 1, frozenset()) == ["job-1"]
+    assert prune_once(tmp_path, 1, HOUR, frozenset()) == ["job-1"]
 
 
 @pytest.mark.req("SAFE-15")
@@ -104,7 +105,7 @@ def test_a_log_that_vanishes_while_it_is_looked_at_stops_nothing(
             yield found
 
     monkeypatch.setattr(Path, "rglob", vanishing)
-    assert prune_once(tmp_path, 2, frozenset()) == []
+    assert prune_once(tmp_path, 2, HOUR, frozenset()) == []
 
 
 @pytest.mark.req("SAFE-15")
@@ -126,11 +127,11 @@ def test_logs_that_cannot_be_read_now_stay(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "listdir", failing)
     monkeypatch.setattr(os, "scandir", failing_scan)
-    removed = prune_once(tmp_path, 1, frozenset())
+    removed = prune_once(tmp_path, 1, HOUR, frozenset())
     monkeypatch.undo()
     assert removed == (["job-2"] if unreadable else [])
     assert (tmp_path / "job-1").exists()
 
 
 def test_nothing_is_there_yet(tmp_path: Path) -> None:
-    assert prune_once(tmp_path / "jobs", 1, frozenset()) == []
+    assert prune_once(tmp_path / "jobs", 1, HOUR, frozenset()) == []

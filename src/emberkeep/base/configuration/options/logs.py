@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from emberkeep.base.configuration.option_types import choice, integer, interval, size, size_of_at_least, size_or_none
+from emberkeep.base.configuration.option_types import (
+    choice,
+    duration,
+    integer,
+    interval,
+    size,
+    size_of_at_least,
+    size_or_none,
+)
 from emberkeep.base.configuration.values import Option, define
 
 LOGS_KEEP_INTERVAL = define(
@@ -43,7 +51,18 @@ LOG_RETENTION = define(
         50,
         integer(0, 100_000),
         "integer",
-        "Number of ended jobs whose logs are kept in a task manager's working directory.",
+        "Number of ended jobs whose logs are kept in a task manager's working directory. Those that are younger than "
+        "`taskmanager.log.min-age` are kept as well.",
+    )
+)
+LOG_MIN_AGE = define(
+    Option(
+        "taskmanager.log.min-age",
+        3600.0,
+        duration,
+        "duration",
+        "The logs of ended jobs that were written within this time are kept in a task manager's working directory, "
+        "however many they are. Set less if many short jobs fill its disk.",
     )
 )
 LOG_OUTPUT_MAX_SIZE = define(
