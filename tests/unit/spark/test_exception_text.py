@@ -28,6 +28,35 @@ ValueError: no k
 
 \tat org.apache.spark.api.python.BasePythonRunner
 """
+# A function that lets Spark read rows, whose disk is full.
+_OF_A_FUNCTION_THAT_CALLS_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. Reason: An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "counted.py", line 9, in store
+    rows = frame.collect()
+py4j.protocol.Py4JJavaError: An error occurred while calling o188.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:1)
+Caused by: org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device
+\tat org.apache.hadoop.fs.RawLocalFileSystem.write(RawLocalFileSystem.java:1)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 61 more
+
+ SQLSTATE: 39000 SQLSTATE: XXKST
+"""  # noqa: E501 - Spark's own line
+_OF_A_JOB = """An error occurred while calling o55.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed
+\tat org.apache.spark.Scheduler
+Caused by: java.io.EOFException: reached end of stream
+"""
+_OF_A_WORKER = """Traceback (most recent call last):
+  File "a.py", line 1, in f
+ValueError: no k
+
+Driver stacktrace:
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "a.py", line 1, in f
+ValueError: no k
+"""
 
 
 def test_the_first_line_of_a_message() -> None:
@@ -45,3 +74,16 @@ def test_the_last_one_of_a_chain() -> None:
 
 def test_a_traceback_that_was_cut_off() -> None:
     assert in_one_line("Traceback (most recent call last):\n  File") == "Traceback (most recent call last):"
+
+
+def test_the_innermost_cause_of_a_stack_trace() -> None:
+    line = "py4j.protocol.Py4JJavaError: An error occurred while calling o188.collectToPython."
+    cause = "java.io.IOException: No space left on device"
+    assert in_one_line(_OF_A_FUNCTION_THAT_CALLS_SPARK) == f"{line}; caused by {cause}"
+    assert in_one_line(f"{cause}\nCaused by: {cause}") == cause
+    line, cause = "An error occurred while calling o55.collectToPython.", "java.io.EOFException: reached end of stream"
+    assert in_one_line(_OF_A_JOB) == f"{line}; caused by {cause}"
+
+
+def test_a_cause_that_is_an_exception_of_python() -> None:
+    assert in_one_line(_OF_A_WORKER) == "ValueError: no k"
