@@ -222,6 +222,16 @@ class RealSlurm:
         """Undo ``close_partition``."""
         self.run("scontrol", "update", "partitionname=main", "state=up")
 
+    @contextlib.contextmanager
+    def failed_node(self, node: str) -> Iterator[None]:
+        """Let Slurm take a node for failed until the end of the context, and with it the jobs there."""
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=it burns")
+        try:
+            yield
+        finally:
+            self.run("scontrol", "update", f"nodename={node}", "state=resume")
+            self.wait_until(lambda: set(self.run("sinfo", "-h", "-N", "-n", node, "-o", "%T").split()) == {"idle"})
+
     def take_node(self, node: str) -> None:
         """Submit a job that needs the whole node and preempts those of task managers."""
         words = ("--partition=urgent", f"--nodelist={node}", "--exclusive", "--job-name=urgent", "--wrap=sleep 20")

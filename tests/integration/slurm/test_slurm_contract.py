@@ -140,3 +140,20 @@ class TestSlurmJobs(ResourceDriverContract):
         assert await listed(driver) == {one: False}
         await driver.revive(one, blocked(node))
         assert platform.node_of(one) != node
+
+    async def test_the_job_of_a_failed_node_is_not_queued_again_by_slurm(
+        self, platform: Platform, slurm: RealSlurm
+    ) -> None:
+        driver = platform.leader()
+        one = (await driver.start(FREE, NONE)).id
+        node = platform.node_of(one)
+        ((number, _),) = slurm.jobs_named("-tm-0")
+        with slurm.failed_node(node):
+            slurm.wait_until(lambda: slurm.state_of(number) not in ("RUNNING", "COMPLETING"))
+            assert slurm.state_of(number) == "NODE_FAIL"
+            assert await listed(driver) == {one: False}
+            await driver.revive(one, FREE)
+            assert platform.node_of(one) != node
+            ((again, _),) = slurm.jobs_named("-tm-0")
+            assert again != number
+        assert await listed(driver) == {one: True}
