@@ -164,6 +164,26 @@ class HostedCluster:
         self._token = secrets.token_hex(32)
         self._hand_out_token()
 
+    def replace_certificates(self) -> None:
+        """Give each host a certificate of a new bundle, by the documented steps. All daemons may run."""
+        first = self.job_managers[0]
+        for host in self._hosts:
+            name = f"new-{host.name}"
+            bundle = ("security", "bundle", "--host", self.called(host), str(SHARED / "bundles" / name))
+            first.done("emberkeep", *bundle, user=USER)
+            aside = host.disk / "home" / USER / TLS / "node.new"
+            shutil.copy(self.network.shared / "bundles" / name / "node.pem", aside)
+            os.chown(aside, UID, UID)
+            aside.chmod(0o600)
+            aside.replace(aside.with_name("node.pem"))
+
+    def certificates(self, port: int) -> list[str]:
+        """What the JobManagers show at their port, and the task managers at ``port``, as another host gets it."""
+        ports = {**dict.fromkeys(self.job_managers, self.port), **dict.fromkeys(self.task_managers, port)}
+        shows = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], int(sys.argv[2])), timeout=20))"
+        asking = self.zookeeper.hosts[0]
+        return [asking.done("python", "-c", shows, self.called(host), str(number)) for host, number in ports.items()]
+
     def boot(self, host: Host) -> None:
         """Start a host that was killed, and give it its configuration again, which was not on its disk."""
         self.network.start(host)

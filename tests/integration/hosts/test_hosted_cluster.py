@@ -174,3 +174,32 @@ def test_the_token_of_the_cluster_is_replaced(network: Network) -> None:
     assert refused.code != 0
     assert "token" in refused.err, refused
     finished(cluster, rows, job_id)
+
+
+@pytest.mark.req("SEC-9")
+def test_the_certificates_of_all_hosts_are_replaced(network: Network) -> None:
+    """By the documented steps, under a stream. Nothing is started again for that, and all that is new uses the new."""
+    cluster = HostedCluster(network, job_managers=2, task_managers=2)
+    cluster.prepare()
+    cluster.start({host.name: {"taskmanager.rpc.port": str(AGENT_PORT)} for host in cluster.task_managers})
+    rows = NumberedRows(network.shared / "rows")
+    job_id = submitted(cluster, rows)
+    more(cluster, rows, "at first")
+    before = cluster.certificates(AGENT_PORT)
+    assert len(set(before)) == 4
+
+    cluster.replace_certificates()
+    after = cluster.certificates(AGENT_PORT)
+    assert len({*before, *after}) == 8, "each shows another one"
+    more(cluster, rows, "with new certificates")
+    job = cluster.running(job_id)
+    assert job.emberkeep.attempt == 1
+
+    cluster.driver_host(job).namespaces.run("pkill", "-KILL", "-f", "emberkeep.daemons.driver")
+    cluster.wait_for_attempt(job_id, 2)
+    more(cluster, rows, "after a driver and its executor have started with new certificates")
+    network.kill(cluster.leader())
+    until(lambda: cluster.registered() == len(cluster.task_managers), cluster.story)
+    more(cluster, rows, "after the leader's host was lost")
+    assert cluster.running(job_id).emberkeep.attempt == 2
+    finished(cluster, rows, job_id)
