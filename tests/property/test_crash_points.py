@@ -12,7 +12,7 @@ from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.files.durable import make_directories, read_record, write_record
 from tests.support.contracts.local_copies import ONE, OTHER, A, B, keep
-from tests.support.crashes.component import KINDS, REFUSED, Component, NotDone, try_component
+from tests.support.crashes.component import KINDS, Component, NotDone, try_component
 from tests.support.crashes.everything import COMPONENTS
 from tests.support.crashes.observed import observed
 from tests.support.crashes.places import scratch_directory
@@ -26,7 +26,7 @@ def test_after_each_step_a_restart_finds_what_was_promised(component: Component)
     with scratch_directory() as scratch:
         points = try_component(component, scratch)
     assert not points.failures, "\n".join(points.failures[:5])
-    assert set(points.tried) == {*KINDS} - (set() if component.refuses else {REFUSED})
+    assert set(points.tried) == {*KINDS}
     assert min(points.tried.values()) >= 6
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emberkeep.base.errors import EmberkeepError
 from tests.support.crashes.followed import FollowedFiles
 from tests.support.crashes.observed import differences, observed
-from tests.support.crashes.recorded import Crash, Loss, refusing
+from tests.support.crashes.recorded import Crash, Loss, RecordedFiles, refusing
 
 REFUSED = "REFUSED"
 KINDS = (*(loss.value for loss in Loss), REFUSED)
@@ -33,7 +34,8 @@ class Component:
     ``process``: whose disk it is. ``live``: does everything that changes the disk, and marks each promise that it has
     given; raises EmberkeepError, OSError or NotDone where the disk refuses. ``check``: restarts from a crash, raises
     AssertionError if a promise is broken. ``unseen``: the end of the names of files that other code writes, and that a
-    restart need not find. ``refuses``: whether the disk can refuse its steps here.
+    restart need not find. ``most_sizes``: the disk refuses other code, such as SQLite, by letting no file grow beyond
+    one of these sizes (bytes), in one life each; empty: it refuses each step once.
     """
 
     name: str
@@ -41,7 +43,44 @@ class Component:
     live: Live
     check: Check
     unseen: str = ""
-    refuses: bool = True
+    most_sizes: Sequence[int] = ()
+
+
+@dataclass
+class KeptFile:
+    """A file that holds the value of its last complete write. ``writes``: each returns what the file holds then.
+
+    ``read``: returns what a file holds; None where it counts for nothing. ``is_random``: each life writes values of its
+    own. ``again``: which of the writes a restart repeats.
+    """
+
+    name: str
+    writes: list[Callable[[Path], object]]
+    read: Callable[[Path], object]
+    is_random: bool = False
+    again: int = 0
+    values: list[object] = field(default_factory=list)
+
+    def live(self, root: Path, files: RecordedFiles) -> None:
+        path, values = root / self.name, list[object]([None])
+        if self.is_random:
+            self.values = values
+        for number, write in enumerate(self.writes):
+            values.append(write(path))
+            # Some are best effort: what was not written is no promise.
+            if self.read(path) != values[-1]:
+                raise NotDone(f"write {number} of {self.name}")
+            files.mark(str(number))
+        self.values = values
+
+    def check(self, crash: Crash) -> None:
+        path, done = crash.directory / self.name, len(crash.marks)
+        found = self.read(path)
+        # The life ended in a write that was refused, and nobody knows which value it would have had.
+        is_unknown = self.is_random and len(self.values) == done + 1 <= len(self.writes)
+        assert is_unknown or found in self.values[done : done + 2], f"{found} is neither the old value nor the new one"
+        again = self.writes[self.again](path)
+        assert self.read(path) == again, "it cannot be written any more"
 
 
 @dataclass
@@ -65,25 +104,50 @@ def try_component(component: Component, scratch: Path) -> Points:
         seen.add((crash.marks, content))
         files.build(scratch / "after", crash.loss, crash.step)
         _check(component, replace(crash, directory=scratch / "after"), points)
-    for step in range(files.steps if component.refuses else 0):
-        refused = _lived(component, scratch / "refused", points, step)
+    refusals = [_Refusal(size=size) for size in component.most_sizes]
+    for refusal in refusals or [_Refusal(step=step) for step in range(files.steps)]:
+        refused = _lived(component, scratch / "refused", points, refusal)
         points.tried[REFUSED] += 1
         refused.build(scratch / "after", Loss.CLEAN)
-        crash = Crash(step, f"step {step} was refused", Loss.CLEAN, scratch / "after", refused.marks)
+        crash = Crash(refused.steps, str(refusal), Loss.CLEAN, scratch / "after", refused.marks)
         _check(component, crash, points)
     return points
 
 
-def _lived(component: Component, root: Path, points: Points, refused: int | None) -> FollowedFiles:
+@dataclass(frozen=True)
+class _Refusal:
+    """What a disk refuses: one step, or that any file grows beyond a size."""
+
+    step: int | None = None
+    size: int | None = None
+
+    def __str__(self) -> str:
+        return f"step {self.step} was refused" if self.size is None else f"no file may have more than {self.size} bytes"
+
+    @contextlib.contextmanager
+    def in_force(self) -> Iterator[None]:
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if self.size is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, limits[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def _lived(component: Component, root: Path, points: Points, refusal: _Refusal | None) -> FollowedFiles:
     root.mkdir(parents=True)
-    files = FollowedFiles(root, None if refused is None else refusing(refused), remembers=refused is None)
+    step = None if refusal is None else refusal.step
+    files = FollowedFiles(root, None if step is None else refusing(step), remembers=refusal is None)
     try:
         with observed(files):
-            if refused is None:
+            if refusal is None:
                 component.live(root, files)
             else:
-                with contextlib.suppress(EmberkeepError, OSError, NotDone):
+                with refusal.in_force(), contextlib.suppress(EmberkeepError, OSError, NotDone):
                     component.live(root, files)
+        with contextlib.suppress(OSError):
+            files.absorb()  # what other code has done last
         unseen = [
             name
             for name in differences(files, root, root.with_name("recorded"))

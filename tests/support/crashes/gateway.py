@@ -25,9 +25,9 @@ from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import DRIVER, Caller
 from tests.support.contracts.durable_state import read
-from tests.support.crashes.component import Component, NotDone
+from tests.support.crashes.component import Component, KeptFile, NotDone
 from tests.support.crashes.recorded import Crash, Loss, RecordedFiles
-from tests.support.crashes.task_manager import KeptFile, every_file
+from tests.support.crashes.task_manager import every_file
 
 GATEWAY = "gateway"
 _LEFTOVER_AGE = 2 * 3600

@@ -24,6 +24,7 @@ from tests.support.kept_logs.pieces import JOB, content_of, key, piece
 
 LEADER = "leader"
 DATABASE = "jobs.sqlite"
+_DATABASE_SIZES = range(4096, 40 * 4096, 4096)  # from its first page to more than its log has in a life
 
 
 def temporaries(root: Path) -> list[str]:
@@ -36,6 +37,14 @@ def temporaries(root: Path) -> list[str]:
 def live_job_store(root: Path, files: FollowedFiles) -> None:
     files.follow(root / f"{DATABASE}-wal", root / DATABASE)
     database = JobDatabase(root / DATABASE, root / "graphs", 1)
+    try:
+        _use_job_store(database, files)
+    finally:
+        database.close()
+    files.absorb()
+
+
+def _use_job_store(database: JobDatabase, files: FollowedFiles) -> None:
     files.absorb()
     files.mark("opened")
     for number in range(1, 4):
@@ -54,8 +63,6 @@ def live_job_store(root: Path, files: FollowedFiles) -> None:
     database.record_result(result_of(job(1)))
     files.absorb()
     files.mark("ended 1")
-    database.close()
-    files.absorb()
 
 
 def check_job_store(crash: Crash) -> None:
@@ -226,7 +233,9 @@ class TokenLife:
 _TOKEN = TokenLife()
 
 COMPONENTS = (
-    Component("job store in SQLite", LEADER, live_job_store, check_job_store, unseen="-shm", refuses=False),
+    Component(
+        "job store in SQLite", LEADER, live_job_store, check_job_store, unseen="-shm", most_sizes=_DATABASE_SIZES
+    ),
     Component("graphs and results beside ZooKeeper", LEADER, _FILES.live, _FILES.check),
     Component("BLOB store", LEADER, live_blobs, check_blobs),
     Component("BLOBs in the shared storage", LEADER, live_shared_blobs, check_shared_blobs),

@@ -1,7 +1,8 @@
 """Two components on disks of their own: one machine crashes, and later the other; or both lose their power at once.
 
 A machine dies before one of its durable steps. After a power failure its disk has what the kind of loss leaves; after
-the death of its process alone, what is not synced is still in memory, and a later power failure may take it.
+the death of its process alone, what is not synced is still in memory, and a later power failure may take it. Or its
+disk refuses that step once: the process goes on, or gives up with an error and is started again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Protocol
 from emberkeep.base.errors import EmberkeepError
 from tests.support.crashes.followed import FollowedFiles
 from tests.support.crashes.observed import observed
-from tests.support.crashes.recorded import Died, Interruption, Loss
+from tests.support.crashes.recorded import Died, Interruption, Loss, refusing
 
 SIDES = (0, 1)
 Roots = tuple[Path, Path]
@@ -47,15 +48,17 @@ class Pair:
 class PlannedCrash:
     """``side`` dies before its step ``step``, counted from the last crash.
 
-    ``losses``: of both disks. CLEAN is the death of the process.
+    ``losses``: of both disks. CLEAN is the death of the process. None: nothing dies, the disk of ``side`` refuses the
+    step.
     """
 
     side: int
     step: int
-    losses: tuple[Loss, Loss]
+    losses: tuple[Loss, Loss] | None
 
     def __str__(self) -> str:
-        return f"{'first' if self.side == 0 else 'second'} at step {self.step}: {'/'.join(map(str, self.losses))}"
+        how = "refused" if self.losses is None else "/".join(map(str, self.losses))
+        return f"{'first' if self.side == 0 else 'second'} at step {self.step}: {how}"
 
 
 @dataclass
@@ -88,9 +91,10 @@ def try_crashes(pair: Pair, crashes: Sequence[PlannedCrash], scratch: Path) -> s
 
 
 def every_crash_at_once(steps: tuple[int, int]) -> Iterator[tuple[PlannedCrash, ...]]:
-    """Yield each step of each side with each kind of loss of both disks."""
+    """Yield each step of each side with each kind of loss of both disks, and with the disk's refusal."""
     for side in SIDES:
         for step in range(steps[side]):
+            yield (PlannedCrash(side, step, None),)
             for one in Loss:
                 for other in Loss:
                     yield (PlannedCrash(side, step, (one, other)),)
@@ -102,17 +106,19 @@ def some_crashes_in_turn(steps: tuple[int, int], seed: str) -> Iterator[tuple[Pl
     while True:
         first = chance.choice(SIDES)
         yield tuple(
-            PlannedCrash(side, chance.randrange(steps[side]), _alone(side, chance.choice(list(Loss))))
+            PlannedCrash(side, chance.randrange(steps[side]), _alone(side, chance.choice([*Loss, None])))
             for side in (first, 1 - first)
         )
 
 
 def crashes_in_turn(steps: tuple[int, int]) -> int:
     """Return how many different crashes in turn there are: all pairs of steps, with the kinds of both."""
-    return 2 * steps[0] * steps[1] * len(Loss) ** 2
+    return 2 * steps[0] * steps[1] * (len(Loss) + 1) ** 2
 
 
-def _alone(side: int, loss: Loss) -> tuple[Loss, Loss]:
+def _alone(side: int, loss: Loss | None) -> tuple[Loss, Loss] | None:
+    if loss is None:
+        return None
     return (loss, Loss.CLEAN) if side == 0 else (Loss.CLEAN, loss)
 
 
@@ -125,8 +131,8 @@ def _play(pair: Pair, crashes: Sequence[PlannedCrash], scratch: Path) -> tuple[P
     lost: frozenset[int] = frozenset()
     for crash in (*crashes, None):
         for side in SIDES:
-            disks[side].begin_again(_dying(crash.step) if crash is not None and crash.side == side else None)
-        with observed(*disks), suppress(*(() if crash is None else (Died,))):
+            disks[side].begin_again(_interruption(crash) if crash is not None and crash.side == side else None)
+        with observed(*disks), suppress(*_ends(crash)):
             play.go_on(roots, disks, lost)
         counts.append((disks[0].steps, disks[1].steps))
         if crash is None:
@@ -136,14 +142,25 @@ def _play(pair: Pair, crashes: Sequence[PlannedCrash], scratch: Path) -> tuple[P
     return play, counts
 
 
-def _dying(at: int) -> Interruption:
-    return lambda step: Died() if step == at else None
+def _interruption(crash: PlannedCrash) -> Interruption:
+    if crash.losses is None:
+        return refusing(crash.step)
+    return lambda step: Died() if step == crash.step else None
+
+
+def _ends(crash: PlannedCrash | None) -> tuple[type[BaseException], ...]:
+    """Return with what both may end instead of coming to their end."""
+    if crash is None:
+        return ()
+    return (EmberkeepError, OSError) if crash.losses is None else (Died,)
 
 
 def _restarted(
     roots: Roots, disks: tuple[FollowedFiles, FollowedFiles], crash: PlannedCrash
 ) -> tuple[tuple[FollowedFiles, FollowedFiles], frozenset[int]]:
     """Return the disks as they are after a crash, at their places, and who has lost something."""
+    if crash.losses is None:
+        return disks, frozenset()
     found = list(disks)
     lost = frozenset(side for side in SIDES if crash.losses[side] is not Loss.CLEAN)
     for side in lost:

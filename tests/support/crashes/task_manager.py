@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -24,46 +23,11 @@ from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
 from emberkeep.slots.table.slot import SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from tests.support.contracts.local_copies import ONE, OTHER, A, B, at, content_of, keep
-from tests.support.crashes.component import Component, NotDone
+from tests.support.crashes.component import Component, KeptFile
 from tests.support.crashes.recorded import Crash, Loss, RecordedFiles
 
 TASK_MANAGER = "task manager"
 JOB = JobId("a" * 32)
-
-
-@dataclass
-class KeptFile:
-    """A file that holds the value of its last complete write. ``writes``: each returns what the file holds then.
-
-    ``read``: returns what a file holds; None where it counts for nothing. ``is_random``: each life writes values of its
-    own.
-    """
-
-    name: str
-    writes: list[Callable[[Path], object]]
-    read: Callable[[Path], object]
-    is_random: bool = False
-    values: list[object] = field(default_factory=list)
-
-    def live(self, root: Path, files: RecordedFiles) -> None:
-        path, values = root / self.name, list[object]([None])
-        if self.is_random:
-            self.values = values
-        for number, write in enumerate(self.writes):
-            values.append(write(path))
-            # Some are best effort: what was not written is no promise.
-            if self.read(path) != values[-1]:
-                raise NotDone(f"write {number} of {self.name}")
-            files.mark(str(number))
-        self.values = values
-
-    def check(self, crash: Crash) -> None:
-        path, done = crash.directory / self.name, len(crash.marks)
-        found = self.read(path)
-        is_unknown = self.is_random and len(self.values) == done + 1  # the write was refused
-        assert is_unknown or found in self.values[done : done + 2], f"{found} is neither the old value nor the new one"
-        again = self.writes[0](path)
-        assert self.read(path) == again, "it cannot be written any more"
 
 
 def slots_record(number: int) -> AgentRecord:

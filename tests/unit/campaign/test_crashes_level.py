@@ -28,7 +28,7 @@ def test_the_level_continues_where_it_was(monkeypatch: pytest.MonkeyPatch) -> No
         seconds *= 2
     pair = figures.pairs[PAIR.name]
     assert pair.at_once % level.CHUNK == pair.in_turn % level.CHUNK == 0
-    assert pair.at_once_of == 25 * sum(pair.steps)
+    assert pair.at_once_of == 26 * sum(pair.steps), "two disks with five kinds each, or a refusal"
     assert not figures.failures
     text = "\n".join(section(figures, 1))
     assert f"| {PAIR.name} | {pair.steps[0]} and {pair.steps[1]} | {pair.at_once:,} of {pair.at_once_of:,} |" in text
