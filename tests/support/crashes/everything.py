@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from tests.support.crashes import (
+    authority,
     driver,
     driver_and_gateway,
     gateway,
     leader,
     leader_and_task_manager,
+    records,
     sink,
     sink_and_driver,
+    storage,
     task_manager,
 )
 
@@ -19,6 +22,9 @@ COMPONENTS = (
     *gateway.COMPONENTS,
     *driver.COMPONENTS,
     *sink.COMPONENTS,
+    *records.COMPONENTS,
+    *authority.COMPONENTS,
+    *storage.COMPONENTS,
 )
 
 PAIRS = {pair.name: pair for pair in (leader_and_task_manager.PAIR, driver_and_gateway.PAIR, sink_and_driver.PAIR)}

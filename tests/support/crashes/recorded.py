@@ -213,7 +213,8 @@ class RecordedFiles:
         with self._lock:
             self._step()
             SYSTEM_FILES.make_directory(path, mode, directory=directory)
-            self._add(path, directory, os.stat(path, dir_fd=directory).st_ino, Directory())
+            status = os.stat(path, dir_fd=directory)
+            self._add(path, directory, status.st_ino, Directory(mode=status.st_mode & 0o777))
             self._record(f"mkdir {path}")
 
     def remove_directory(self, path: str, *, directory: int | None = None) -> None:
@@ -258,7 +259,7 @@ class RecordedFiles:
         for entry in os.scandir(path):
             node: Node
             if entry.is_dir(follow_symlinks=False):
-                node = Directory()
+                node = Directory(mode=entry.stat(follow_symlinks=False).st_mode & 0o777)
                 self._scan(Path(entry.path), node)
             else:
                 content = Path(entry.path).read_bytes()

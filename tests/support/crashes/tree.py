@@ -43,6 +43,7 @@ class File:
 class Directory:
     names: dict[str, Node] = field(default_factory=dict)
     durable: dict[str, Node] = field(default_factory=dict)
+    mode: int = 0o700
 
 
 Node = File | Directory
@@ -106,7 +107,7 @@ def _copied(node: Node, made: dict[int, Node]) -> Node:
     if isinstance(node, File):
         made[id(node)] = file = File(node.content, node.durable, node.mode)
         return file
-    made[id(node)] = directory = Directory()
+    made[id(node)] = directory = Directory(mode=node.mode)
     directory.names = {name: _copied(child, made) for name, child in node.names.items()}
     directory.durable = {name: _copied(child, made) for name, child in node.durable.items()}
     return directory
@@ -115,6 +116,7 @@ def _copied(node: Node, made: dict[int, Node]) -> Node:
 def _build(node: Directory, path: Path, loss: Loss, overtaking: Change, made: dict[int, Path]) -> None:
     """``made``: nodes by identity, so that two names of a file share it."""
     path.mkdir(parents=True)
+    path.chmod(node.mode)
     for name, child in _names(node, loss, overtaking).items():
         if isinstance(child, Directory):
             if id(child) not in made:  # between the syncs of two directories, a renamed one can have both names

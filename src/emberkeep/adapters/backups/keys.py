@@ -12,7 +12,7 @@ from emberkeep.backups.model import BackupManifest
 from emberkeep.base.configuration.layout import CA_FILE, StateLayout
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.files.durable import create_file
-from emberkeep.base.files.private import make_private
+from emberkeep.base.files.private import make_private_durably
 from emberkeep.base.tls.authority import CA_KEY_FILE
 
 
@@ -51,7 +51,7 @@ def install_keys(layout: StateLayout, reader: BackupReader, manifest: BackupMani
         if name not in present:
             continue
         data = reader.read(name)
-        make_private(path.parent)
+        make_private_durably(path.parent)
         try:
             create_file(path, data, mode=0o644 if name == CA else 0o600)
         except Conflict:

@@ -12,7 +12,7 @@ from emberkeep.base.errors import Unavailable
 from emberkeep.base.files.durable import create_file
 from emberkeep.base.files.errors import cannot_read, cannot_write
 from emberkeep.base.files.ownership import OWNER_FILE, Owner, encode_owner, read_owner, rewrite
-from emberkeep.base.files.private import make_private
+from emberkeep.base.files.private import make_private_durably
 from emberkeep.base.ids import is_job_id
 
 
@@ -90,7 +90,7 @@ class _DirectoryRecord:
 
     def _make(self) -> None:
         try:
-            make_private(self._directory)
+            make_private_durably(self._directory)
         except OSError as error:
             raise cannot_write(self._directory, error) from error
 

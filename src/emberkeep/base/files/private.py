@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import make_directories
 
 NOT_FOR_ALL = 0o775  # the mode of a new directory, before the umask, where 0777 would let everybody write
 _LONGEST = 4096  # bytes
@@ -18,6 +19,13 @@ def make_private(path: Path) -> None:
     Those above it have the modes that the umask leaves them, but not everybody can write there. Raises OSError.
     """
     _make(path, 0o700)
+
+
+def make_private_durably(path: Path) -> None:
+    """As ``make_private``, for what must survive a power loss: the names of the directories do. Raises OSError."""
+    if not path.parent.is_dir():
+        make_directories(path.parent, NOT_FOR_ALL)
+    make_directories(path, 0o700)
 
 
 def _make(path: Path, mode: int) -> None:

@@ -25,9 +25,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from emberkeep.base.configuration.layout import CA_FILE, NODE_FILE
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput
-from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.durable import remove_leftovers, write_file
 from emberkeep.base.files.errors import cannot_read, cannot_write
-from emberkeep.base.files.private import make_private
+from emberkeep.base.files.private import make_private_durably
 
 CA_KEY_FILE: Final = "ca.key"
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -102,7 +102,9 @@ class CertificateAuthority:
                     hint="run this command on the machine where `emberkeep security init` was run, or run that first",
                 )
             try:
-                make_private(target)
+                make_private_durably(target)
+                for name in (CA_FILE, NODE_FILE):
+                    remove_leftovers(target / name)  # of a call that has not ended
                 if any(entry.name not in (CA_FILE, NODE_FILE) for entry in target.iterdir()):
                     raise Conflict(f"{target} contains other files", hint="name a directory of its own")
             except OSError as error:
@@ -170,7 +172,7 @@ class CertificateAuthority:
     def _lock(self) -> Iterator[None]:
         """Let one process at a time change the directory, which is created if needed. Raises Fatal."""
         try:
-            make_private(self._directory)
+            make_private_durably(self._directory)
             status = self._directory.stat()
             if status.st_uid != os.geteuid() or status.st_mode & 0o077:
                 raise Fatal(

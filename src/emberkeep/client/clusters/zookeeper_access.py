@@ -20,7 +20,7 @@ from emberkeep.base.configuration.options.security import ENCRYPTION, TLS_CA, TL
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict
 from emberkeep.base.files.durable import create_file
-from emberkeep.base.files.private import make_private
+from emberkeep.base.files.private import make_private_durably
 from emberkeep.client.endpoint import is_loopback
 
 _OTHERS_CERTIFICATES = (TLS_CERTIFICATE, TLS_KEY, TLS_CA)
@@ -53,7 +53,7 @@ class ZooKeeperAccess:
         """
         if self._file.exists():
             return
-        make_private(self._directory)
+        make_private_durably(self._directory)
         if any(self._directory.iterdir()):
             self._unsigned.touch(mode=0o600)
         with contextlib.suppress(Conflict):
