@@ -18,6 +18,7 @@ from tests.support.crashes.observed import observed
 from tests.support.crashes.places import scratch_directory
 from tests.support.crashes.recorded import Crash, Loss, RecordedFiles, refusing
 from tests.support.crashes.task_manager import every_file
+from tests.support.durable_writers import EXCEPTIONS, durable_writers, modules_at_work
 
 
 @pytest.mark.req("LOC-2", "LOC-3", "LOC-5", "LOC-7", "LOC-8", "SAFE-4", "SAFE-24", "END-7")
@@ -49,6 +50,15 @@ def test_a_crash_while_a_crash_is_cleaned_up(tmp_path: Path) -> None:
         assert record.path.name == "f"
         assert len(every_file(crash.directory)) == 1, crash
     left.discard()
+
+
+def test_every_module_that_writes_durably_is_tried_or_named() -> None:
+    with scratch_directory() as scratch:
+        tried = modules_at_work(COMPONENTS, scratch)
+    writers = durable_writers()
+    assert writers - tried == EXCEPTIONS.keys(), "tried modules are no exceptions, and all others are"
+    assert all(EXCEPTIONS.values())
+    assert len(writers & tried) > 30
 
 
 # --- the recorder itself ----------------------------------------------------------------------------------------------
