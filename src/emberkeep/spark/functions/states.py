@@ -5,7 +5,9 @@ for their states: for a savepoint before its first file is written, and for a mo
 newer states than those kept here.
 
 States count even if their savepoint was never completed, because a later attempt does not return to an older savepoint:
-its queries continue from their newest committed batches, and the newest states are the closest to these.
+its queries continue from their newest committed batches, and the newest states are the closest to these. A record
+replaces older ones, so it has the newest known state of every function, also of those that were not asked for it (see
+``driver_states``, ``waiting_states``).
 
 ```
 <root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the one with the highest number counts

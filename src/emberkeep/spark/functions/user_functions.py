@@ -20,6 +20,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.functions.begun_functions import BegunFunctions
 from emberkeep.spark.functions.calls import FunctionCalls
+from emberkeep.spark.functions.driver_states import DriverStates
 from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 log = structlog.get_logger(__name__)
@@ -59,6 +60,7 @@ class DriverFunctions:
         self._failed = failed
         self._end_queries = end_queries
         self.begun = BegunFunctions(registry, restored, seconds)
+        self._states = DriverStates(restored)
         self._calls = FunctionCalls(seconds)
         self._asked: set[str] = set()  # functions whose state the newest snapshot asked for
         self._ending = threading.RLock()  # only one thread at a time runs the steps at the sources' end
@@ -77,17 +79,19 @@ class DriverFunctions:
         self._end_well("prepare_to_shutdown", self.begun.living())
 
     def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
+        """Return the states of all functions, those included that are not registered yet or have ended."""
         del checkpoint_id
         states = self._executors.snapshot_state()
-        living = self.begun.living()
+        living = [entry for entry in self.begun.living() if not self.begun.has_ended(entry)]
         self._asked = {entry.name for entry in living}
+        taken: dict[str, bytes | None] = dict.fromkeys(self._asked)
         for name, state in self._call_all(living, "snapshot_state").items():
             if state is not None:
                 try:
-                    states[name] = encode_state(name, state)
+                    taken[name] = encode_state(name, state)
                 except EmberkeepError as error:
                     raise UserFunctionFailed(error.message, hint=error.hint) from error
-        return states
+        return states | self._states.snapshot(taken)
 
     def losses(self) -> list[str]:
         return self._executors.losses()

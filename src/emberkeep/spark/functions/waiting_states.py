@@ -37,11 +37,16 @@ class WaitingStates:
         if self._kept is None:
             kept: dict[str, list[bytes]] = {}
             for key, state in sorted(self._restored().items()):
-                name, separator, _ = key.rpartition(_SEPARATOR)
-                if separator:
-                    kept.setdefault(name, []).append(state)
+                if is_of_executors(key):
+                    kept.setdefault(key.rpartition(_SEPARATOR)[0], []).append(state)
             self._kept = kept  # only now: what cannot be read yet is read again, and must not look as if it were empty
         return self._kept
+
+
+def is_of_executors(key: str) -> bool:
+    """True if a state with this name in a savepoint belongs to an instance on executors, not to one in the driver."""
+    _, separator, number = key.rpartition(_SEPARATOR)
+    return bool(separator) and number.isdecimal()
 
 
 def numbered(states: Mapping[str, list[bytes]]) -> dict[str, bytes]:

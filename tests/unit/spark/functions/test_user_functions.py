@@ -300,6 +300,41 @@ def test_functions_of_one_class_keep_their_own_states() -> None:
     assert [function.given for function in functions] == [1, 2]
 
 
+@pytest.mark.req("SAFE-24")
+def test_a_function_that_the_script_registers_late_keeps_its_state_in_a_snapshot_before() -> None:
+    states = carry_out(functions_of(Traced(state=1), Traced(state=2)), Procedure.SUSPEND)
+    early, late = Traced(state=3), Traced()
+    driver = functions_of(early, restored=lambda: states)
+    again = driver.snapshot_state(7)
+    assert {name: again[name] for name in states.keys() - {min(states)}} == {max(states): states[max(states)]}
+    assert again[min(states)] != states[min(states)], "a function that runs is asked"
+    driver._registry.add(late)
+    assert late.given == 2
+    functions = Traced(), Traced()
+    functions_of(*functions, restored=lambda: again)
+    assert [function.given for function in functions] == [3, 2]
+
+
+@pytest.mark.req("SAFE-24")
+def test_a_function_that_has_ended_keeps_the_state_of_its_last_snapshot() -> None:
+    ended, other = Traced(state=1), Traced(state=2)
+    driver = functions_of(ended, other)
+    states = driver.snapshot_state(7)
+    with ended:
+        pass
+    assert driver.snapshot_state(8) == states
+    assert ended.calls.count("snapshot_state") == 1
+
+
+def test_a_function_that_says_that_it_has_no_state_any_more_keeps_none() -> None:
+    states = carry_out(functions_of(Traced(state=1)), Procedure.SUSPEND)
+    assert functions_of(Traced(state=None), restored=lambda: states).snapshot_state(7) == {}
+    (name,) = states
+    driver = functions_of(restored=lambda: states)
+    driver._registry.add(OnlyClose(), name)
+    assert driver.snapshot_state(7) == {}
+
+
 def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() -> None:
     states = carry_out(functions_of(Traced(state=1)), Procedure.SUSPEND)
     is_up = False

@@ -9,7 +9,12 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.spark.functions.waiting_states import WaitingStates, numbered
 
-KEPT = {"counter@0": b"1", "counter@1": b"2", "sink": b"of a function in the driver"}
+KEPT = {
+    "counter@0": b"1",
+    "counter@1": b"2",
+    "sink": b"of a function in the driver",
+    "sink@north": b"of another one, to which the script has given this name",
+}
 
 
 def test_states_that_cannot_be_read_now_are_not_taken_for_none() -> None:
