@@ -18,7 +18,7 @@ from emberkeep.base.configuration.options.blocklist import DETECTION_DURATION, D
 from emberkeep.base.configuration.options.job_managers import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, RetryLater
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.base.system import System
 from emberkeep.blocklist.errors import BlocklistFull
 from emberkeep.blocklist.follower import BlocklistFollower
@@ -209,7 +209,9 @@ class JobMaster(Actor):
             self.progress.see(view.reports)
             self._autoscaling.see(view, self._system.clock.now_ms())
             idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
-            self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
+            self._note_full_disks(view.lacking_space)
+            saw = (view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned, view.lacking_space)
+            self._decide(pool.SparkSaw(*saw))
             self._report_excluded(view)
 
     @asked
@@ -242,6 +244,16 @@ class JobMaster(Actor):
             for entry in self._exclusions.review(slots, view.excluded, self._blocklist.places, now_ms):
                 log.warning("reporting a node from which Spark excludes executors", node=entry.id, reason=entry.cause)
                 self.report_blocked(entry)
+
+    def _note_full_disks(self, lacking_space: frozenset[ExecutorId]) -> None:
+        for slot in self.pool.state.held.values():
+            if slot.executor.id in lacking_space and not slot.executor.lacks_space:
+                log.warning(
+                    "tasks fail because a disk is full, others take them",
+                    executor=slot.executor.id,
+                    task_manager=slot.task_manager.id,
+                )
+                self._status.note_full_disk(slot, self._system.clock.now_ms())
 
     @asked
     def end(self) -> None:

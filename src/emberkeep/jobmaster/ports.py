@@ -103,6 +103,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     blocks: dict[ExecutorId, BlocksLeft] = {}  # of leaving and cordoned executors
     cordoned: frozenset[ExecutorId] = frozenset()  # executors that take no new task
     excluded: frozenset[ExecutorId] = frozenset()  # excluded by Spark: tasks failed there repeatedly
+    lacking_space: frozenset[ExecutorId] = frozenset()  # tasks have failed there since the last view: the disk is full
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
     times: FirstTimes = NO_TIMES
     reports: tuple[ProgressRecord, ...] = ()  # progress of streaming queries that is new

@@ -41,12 +41,15 @@ class SparkWatch:
     async def run(self, interval: float, viewed: Callable[[SparkView | None], Awaitable[None]]) -> None:
         """Give Spark's state to ``viewed`` every ``interval`` seconds, until cancelled."""
         while True:
+            asked = self._asked()
             try:
                 async with asyncio.timeout(self._patience):
-                    await viewed(await self._spark.view(self._asked()))
+                    await viewed(await self._spark.view(asked))
             except (EmberkeepError, TimeoutError) as error:
                 log.debug("Spark does not answer", reason=str(error))
-            await asyncio.sleep(interval)
+            # Cordon at once what the view has shown to need it: tasks fail there until then.
+            is_due = self._pool.state.to_cordon() != asked.cordoned
+            await asyncio.sleep(0.0 if is_due else interval)
 
     def _asked(self) -> SparkQuestions:
         pool = self._pool.state

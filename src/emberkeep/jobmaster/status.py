@@ -20,6 +20,7 @@ from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages.job_master_reports import Departure, ExecutorView, JobMasterStatus, Scaling
 from emberkeep.protocol.messages.task_manager_reports import ProcessState
 from emberkeep.slots.model import Reclaim
+from emberkeep.slots.pool.departures import LACKING_SECONDS
 from emberkeep.slots.pool.events import RemoveExecutor
 from emberkeep.slots.pool.held_slot import HeldSlot
 from emberkeep.slots.pool.state import PoolState
@@ -118,6 +119,20 @@ class AttemptStatus:
             )
         )
 
+    def note_full_disk(self, slot: HeldSlot, now_ms: int) -> None:
+        """Note an executor in which tasks have failed because its disk is full."""
+        self._exceptions.append(
+            ExceptionEntry(
+                timestamp_ms=now_ms,
+                attempt=self._attempt,
+                kind="DiskFull",
+                message=f"tasks of executor {slot.executor.id} on {slot.task_manager.id} have failed: no space is left "
+                f"on its disk. It gets no new tasks for {LACKING_SECONDS / 60:.0f} minutes while other executors run",
+                task_manager=slot.task_manager.id,
+                executor=slot.executor.id,
+            )
+        )
+
     def take(
         self,
         pool: PoolState,
@@ -185,6 +200,7 @@ def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkV
         away=away,
         departure=_departure(slot, seen.blocks.get(slot.executor.id, BlocksLeft())) if slot.is_leaving else None,
         outgoing=slot.is_outgoing,
+        lacks_space=slot.executor.lacks_space,
         dismissed=slot.is_dismissed,
         cordoned=slot.executor.cordoned,
         start=slot.executor.start,

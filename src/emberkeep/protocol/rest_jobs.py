@@ -135,11 +135,12 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     heap_mb: int
     away: bool  # its task manager is silent, but Spark reports the executor as alive
     departure: DepartureInfo | None = None  # it is leaving an evacuated node, and does not count towards those wanted
-    outgoing: bool = False  # its node is blocked: another executor will replace it
-    cordoned: bool = False  # its replacement runs: it gets no new tasks, and keeps its blocks and running tasks
+    outgoing: bool = False  # its node is blocked, or its disk is full: another executor will replace it
+    cordoned: bool = False  # others run in its place: it gets no new tasks, and keeps its blocks and running tasks
     start: ProcessStart | None = None  # hot: from a standby process; null if unknown
     why_cold: str = ""  # why it did not take a standby process
     dismissed: bool = False  # dynamic allocation removes it: it hands over its blocks and ends
+    lacks_space: bool = False  # tasks have failed there lately because its disk is full
     task_time: Duration | None = None  # of all its tasks, at once or not, as Spark counts it; null if unknown
     gc_time: Duration | None = None  # the part of task-time that went into garbage collection; null if unknown
 

@@ -59,6 +59,7 @@ from emberkeep.spark.stopping.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.stopping.query_starts import OrderedStarts
 from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
+from emberkeep.spark.work.full_disks import FullDisks
 from emberkeep.spark.work.logged_events import lasting_events
 from emberkeep.spark.work.reader import WorkReader
 from emberkeep.spark.work.status_store import StatusStore
@@ -99,6 +100,7 @@ class DriverRuntime:
         self._cordon = Cordon()
         self._demand: DemandReader | None = None  # of the newest SparkContext
         self._work = WorkReader()
+        self._full_disks = FullDisks()
         self._status: StatusStore | None = None  # of the newest SparkContext
         self._contexts = contexts
         self._queries = queries
@@ -177,6 +179,14 @@ class DriverRuntime:
         if up_to_now:
             self._status.wait_for_events()
         return self._work.read(self._status)
+
+    def lacking_space(self, failed: int) -> frozenset[str]:
+        """Return the executors in which tasks have failed since the last call because the disk is full.
+
+        ``failed``: number of tasks that have failed so far, see ``work``, which must have been called. Raises
+        SparkUnavailable.
+        """
+        return frozenset() if self._status is None else self._full_disks.read(self._status, failed)
 
     def first_times(self) -> FirstTimes:
         """Return a reader of the times when the application reached its milestones. Raises SparkUnavailable."""

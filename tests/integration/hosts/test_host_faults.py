@@ -3,25 +3,65 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from emberkeep.chronicle.occurrence import What
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest_jobs import JobDetailsInfo
 from tests.integration.conditions import until
 from tests.integration.hosts.clocks import check_clocks_of_jobs
 from tests.integration.hosts.disks import LocalDisk
 from tests.integration.hosts.flights import DELAYS, Flights, Pipeline
+from tests.integration.hosts.host import SHARED
 from tests.integration.hosts.network import Network
 from tests.integration.hosts.requirements import fake_clock
 from tests.integration.hosts.sessions import ROTATIONS
-from tests.integration.hosts.site import UID, HostedCluster
+from tests.integration.hosts.site import UID, HostedCluster, own_files
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 STILL_SECONDS = 15.0  # longer than a micro-batch, a lease and a ZooKeeper session
 EACH_PIPELINE = pytest.mark.parametrize("pipeline", [DELAYS, ROTATIONS], ids=["delays", "rotations"])
 WORK = "/mnt/local/work"  # of a task manager with a small disk
+SMALL_DISK_MB = 160
+EXECUTORS, TASKS, TASK_MB, KEYS = 3, 40, 16, 8  # a third of 640 MB is more than the small disk has
+
+# Arguments: a directory for the result, executors, map tasks, MB that each of them writes, keys. What is shuffled
+# cannot be compressed. Waits until all executors are there, so that each gets its part.
+SHUFFLE = """
+import hashlib, sys, time
+
+from pyspark.sql import SparkSession
+
+place, (executors, tasks, size, keys) = sys.argv[1], map(int, sys.argv[2:])
+spark = SparkSession.builder.getOrCreate()
+context = spark.sparkContext
+while context._jsc.sc().getExecutorMemoryStatus().size() <= executors:
+    time.sleep(0.1)
+
+def rows(numbers):
+    for number in numbers:
+        for part in range(size * 10):
+            seed = hashlib.sha512(f"{number}/{part}".encode()).digest()
+            yield number % keys, (number, b"".join(hashlib.sha512(seed + b"%d" % n).digest() for n in range(1563)))
+
+def summary(of_key):
+    key, values = of_key
+    numbers, length, count = set(), 0, 0
+    for number, data in values:
+        numbers.add(number)
+        length += len(data)
+        count += 1
+    return key, sorted(numbers), count, length
+
+shuffled = context.parallelize(range(tasks), tasks).mapPartitions(rows).groupByKey(keys).map(summary)
+shuffled.toDF("key int, numbers array<int>, count int, length long").coalesce(1).write.json(place)
+print("all rows are written", flush=True)
+"""
 
 
 @pytest.mark.req("NET-3")
@@ -189,3 +229,44 @@ def test_the_disk_of_the_drivers_host_fails(network_with_disk: Network, pipeline
     until(lambda: _noted(cluster, What.DISK_FULL), cluster.story)
     flights.go_on("on another host")
     flights.end()
+
+
+@pytest.mark.req("NET-3")
+def test_a_shuffle_goes_on_elsewhere_when_the_disk_of_an_executors_host_is_full(network: Network) -> None:
+    cluster = HostedCluster(network, job_managers=1, task_managers=EXECUTORS)
+    cluster.prepare()
+    small = cluster.task_managers[0]
+    small.mount_small_disk(WORK, megabytes=SMALL_DISK_MB, uid=UID)
+    cluster.start({small.name: {"process.taskmanager.working-dir": WORK, "taskmanager.driver-places": "0"}})
+    place = network.shared / "shuffle"
+    place.mkdir()
+    own_files(place)
+    cluster.client.write(cluster.client.home() / "shuffle.py", SHUFFLE)
+    numbers = tuple(map(str, (EXECUTORS, TASKS, TASK_MB, KEYS)))
+    job_id = cluster.submit("shuffle.py", arguments=(str(SHARED / "shuffle" / "out"), *numbers), executors=EXECUTORS)
+
+    found = cluster.wait_for(job_id, _on_full_disks, "a disk is full")
+    assert _on_full_disks(found) == [f"tm-{small.name}"]
+    assert "takes no new task: its disk is full" in cluster.command("info", job_id)
+    job = cluster.wait_for(job_id, lambda job: job.state.is_globally_terminal, "the job ends")
+    assert (job.state, job.emberkeep.attempt) == (JobStatus.FINISHED, 1), cluster.story()
+    assert _rows(place / "out") == _answer()
+    assert "no space is left on its disk" in cluster.command("info", job_id)
+
+
+def _on_full_disks(job: JobDetailsInfo) -> list[str]:
+    return [executor.taskmanager_id for executor in job.emberkeep.executors if executor.lacks_space]
+
+
+def _rows(place: Path) -> list[dict[str, object]]:
+    lines = [line for part in place.glob("part-*.json") for line in part.read_text().splitlines()]
+    return sorted((json.loads(line) for line in lines), key=lambda row: row["key"])
+
+
+def _answer() -> list[dict[str, object]]:
+    each = TASK_MB * 10
+    numbers = {key: list(range(key, TASKS, KEYS)) for key in range(KEYS)}
+    return [
+        {"key": key, "numbers": of, "count": len(of) * each, "length": len(of) * each * 1563 * 64}
+        for key, of in numbers.items()
+    ]

@@ -368,8 +368,11 @@ class PoolMachine(RuleBasedStateMachine):
         takers = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
         cordoned = self.pool.state.to_cordon() & frozenset(seen)
         idle = frozenset(data.draw(st.lists(st.sampled_from(sorted(cordoned)), unique=True))) if cordoned else cordoned
+        full = frozenset(data.draw(st.lists(st.sampled_from(seen), unique=True, max_size=1))) if seen else frozenset()
         before = copy.deepcopy(self.pool.state.held)
-        self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers), cordoned, idle))
+        self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers), cordoned, idle, full))
+        for slot in self.pool.state.held.values():
+            assert slot.executor.id not in full or not slot.stays, "an executor whose disk is full is replaced"
         for key, slot in before.items():
             view = self.pool.state.lives.views.get(slot.task_manager.instance)
             orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
@@ -415,12 +418,15 @@ class PoolMachine(RuleBasedStateMachine):
         """As many executors work as are wanted, or as there are."""
         cordoned = self.pool.state.to_cordon()
         slots = {slot.executor.id: slot for slot in self.pool.state.held.values()}
+        full = {key for key, slot in slots.items() if slot.executor.lacks_space}
         assert all(
-            slots[key].is_outgoing and self.pool.state.places.is_closed(slots[key].task_manager) for key in cordoned
+            slots[key].is_outgoing and (key in full or self.pool.state.places.is_closed(slots[key].task_manager))
+            for key in cordoned
         )
-        if cordoned and self.pool.state.requirement is not None:
-            working = sum(slot.executor.is_alive and key not in cordoned for key, slot in slots.items())
+        working = sum(slot.executor.is_alive and key not in cordoned for key, slot in slots.items())
+        if cordoned - full and self.pool.state.requirement is not None:
             assert working >= self.pool.state.wanted
+        assert working or not cordoned
 
     @invariant()
     def nothing_leaves_for_ever(self) -> None:

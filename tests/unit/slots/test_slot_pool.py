@@ -7,6 +7,7 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement
+from emberkeep.slots.pool import departures
 from emberkeep.slots.pool.events import (
     AcceptOffer,
     ApplicationStarted,
@@ -340,6 +341,66 @@ def test_the_end_of_an_executor_on_a_blocked_place_is_told_and_needs_no_pause() 
     (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
     assert not gone.orderly
     assert (pool.state.staying, pool.state.target) == (1, 2), "it was wanted elsewhere already"
+
+
+def lacks_space(pool: SlotPool, *executors: str, now: float) -> list[PoolEffect]:
+    """Tasks have failed in these executors because their disk is full."""
+    known = frozenset(slot.executor.id for slot in pool.state.held.values())
+    return pool.handle(SparkSaw(known, lacking_space=frozenset(map(ExecutorId, executors))), now)
+
+
+def test_an_executor_whose_disk_is_full_takes_no_new_task_while_any_other_runs() -> None:
+    pool = held_pool(decommissions=True)
+    assert StatusChanged() in lacks_space(pool, "0", now=2.0)
+    assert (pool.state.staying, pool.state.target, pool.state.declared()[0].count) == (1, 2, 2), "one is wanted for it"
+    assert pool.state.to_cordon() == {ExecutorId("0")}, "it need not wait for its replacement"
+    assert AllocationId("0") in pool.state.held, "it keeps its shuffle files"
+
+    pool.handle(ExecutorExited(AllocationId("1"), ExecutorId("1"), -9, ""), 3.0)
+    assert pool.state.to_cordon() == frozenset(), "it works while there is nobody else"
+
+
+def test_executors_whose_disks_are_all_full_go_on() -> None:
+    pool = held_pool(decommissions=True)
+    lacks_space(pool, "0", "1", now=2.0)
+    assert pool.state.to_cordon() == frozenset()
+    with_replacement(pool, now=3.0)
+    saw(pool, "0", "1", "2", now=4.0)
+    assert pool.state.to_cordon() == {ExecutorId("0"), ExecutorId("1")}
+
+
+def test_a_blocked_place_is_used_before_a_full_disk() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm1"), 1.0)
+    lacks_space(pool, "0", now=2.0)
+    assert pool.state.to_cordon() == {ExecutorId("0")}
+
+
+def test_an_executor_works_again_some_time_after_its_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departures, "LACKING_SECONDS", 5.0)
+    pool = held_pool(decommissions=True)
+    lacks_space(pool, "0", now=2.0)
+    lacks_space(pool, "0", now=4.0)
+    for now in (7.0, 8.9):
+        lacks_space(pool, now=now)
+        assert pool.state.to_cordon() == {ExecutorId("0")}, "the last failure counts"
+    lacks_space(pool, now=9.0)
+    assert (pool.state.to_cordon(), pool.state.staying) == (frozenset(), 2)
+
+    lacks_space(pool, "0", now=10.0)
+    pool.handle(blocked("tm0"), 11.0)
+    lacks_space(pool, now=15.0)
+    assert pool.state.staying == 1, "its place is blocked by now"
+    pool.handle(PlacesBlocked(Places()), 16.0)
+    assert pool.state.staying == 2
+
+
+def test_the_end_of_a_block_does_not_end_the_lack_of_space() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm0"), 1.0)
+    lacks_space(pool, "0", now=2.0)
+    pool.handle(PlacesBlocked(Places()), 3.0)
+    assert (pool.state.to_cordon(), pool.state.staying) == (frozenset({ExecutorId("0")}), 1)
 
 
 def test_a_new_executor_in_the_slot_of_a_cordoned_one_is_not_cordoned() -> None:

@@ -108,7 +108,8 @@ def _executor_state(executor: ExecutorInfo) -> str:
     if executor.dismissed:
         return f"{state}, leaving: Spark needs fewer"
     if departure is None and executor.outgoing:
-        return f"{state}, {'takes no new task' if executor.cordoned else 'will be replaced'}: its node is blocked"
+        why = "its disk is full" if executor.lacks_space else "its node is blocked"
+        return f"{state}, {'takes no new task' if executor.cordoned else 'will be replaced'}: {why}"
     if departure is None:
         return state
     return f"{state}, leaving" if departure.begun else f"{state}, leaves when its replacement runs"

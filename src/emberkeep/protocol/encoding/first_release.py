@@ -52,7 +52,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AllocateSlot: ("lineage",),
     DriverReport: ("custom", "start", "why_cold"),
     ExecutorReport: ("start", "why_cold"),
-    ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed"),
+    ExecutorView: ("outgoing", "cordoned", "start", "why_cold", "dismissed", "lacks_space"),
     JobMasterHeartbeat: ("lineage", "known_epoch", "asks_confirmation"),
     JobMasterReply: ("blocklist_lost", "lineage", "trace", "reclaim", "confirmed", "lease"),
     JobMasterStatus: (

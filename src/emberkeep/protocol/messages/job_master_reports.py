@@ -81,11 +81,13 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     pid: int = 0
     away: bool = False  # its task manager is silent, but Spark reports the executor as alive
     departure: Departure | None = None  # it is leaving, and does not count towards the executors wanted
-    outgoing: bool = False  # its place is blocked: it does not count either, but stays until it has no work left
+    # Its place is blocked, or its disk is full: it does not count either, but stays until it has no work left.
+    outgoing: bool = False
     cordoned: bool = False  # it gets no new tasks, because its replacement runs
     start: ProcessStart | None = None  # how its task manager got its process; None if unknown
     why_cold: str = ""
     dismissed: bool = False  # Spark needs fewer executors: it hands over its blocks and ends, and counts no more
+    lacks_space: bool = False  # tasks have failed there lately because its disk is full
 
 
 class Scaling(Message, frozen=True, kw_only=True):

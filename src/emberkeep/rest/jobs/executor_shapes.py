@@ -49,6 +49,7 @@ def _executor(executor: ExecutorView, work: ExecutorWork | None) -> ExecutorInfo
         away=executor.away,
         departure=_departure(executor.departure),
         outgoing=executor.outgoing,
+        lacks_space=executor.lacks_space,
         dismissed=executor.dismissed,
         cordoned=executor.cordoned,
         start=executor.start,

@@ -9,6 +9,9 @@ decommissioned as soon as another one can take over what it keeps, and ends by i
 is removed. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot
 stays if it is still needed. Slots that are given back leave in the same way (see ``reclaiming``), and so do
 slots on a draining task manager. But there an executor without a successor stays as long as its task manager does.
+
+An executor in which tasks fail because its disk is full is outgoing as well, for LACKING_SECONDS after the last such
+failure. It keeps the shuffle files that it has written, and other executors take its tasks.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from emberkeep.slots.pool.events import BeatNow, PlacesBlocked, PoolEffect, Stat
 from emberkeep.slots.pool.held_slot import DepartureState, HeldSlot
 from emberkeep.slots.pool.slot_end import SlotEnd
 from emberkeep.slots.pool.state import ClosedPlaces, PoolState
+
+LACKING_SECONDS = 600.0  # an executor gets no new task for so long after one has failed for lack of disk space
 
 
 class Departures:
@@ -57,12 +62,37 @@ class Departures:
             is_closed, is_emptied = pool.places.is_closed(slot.task_manager), pool.places.is_emptied(slot.task_manager)
             wanted = pool.staying < pool.target
             if slot.departure is DepartureState.LEAVING and not is_emptied and wanted:
-                slot.departure = DepartureState.OUTGOING if is_closed else DepartureState.STAYS
+                is_outgoing = is_closed or slot.executor.lacks_space
+                slot.departure = DepartureState.OUTGOING if is_outgoing else DepartureState.STAYS
                 slot.reclaimed = False
                 effects.append(StatusChanged())
-            elif slot.is_outgoing and not is_closed:
-                slot.departure = DepartureState.STAYS
-                effects += [StatusChanged()] if wanted else self._depart(slot, now)
+            elif slot.is_outgoing and not is_closed and not slot.executor.lacks_space:
+                effects += self._come_back(slot, now)
+        return effects
+
+    def _come_back(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """Keep an outgoing slot if it is still needed; otherwise let it leave."""
+        wanted = self._pool.staying < self._pool.target
+        slot.departure = DepartureState.STAYS
+        return [StatusChanged()] if wanted else self._depart(slot, now)
+
+    def follow_disks(self, lacking_space: frozenset[ExecutorId], now: float) -> list[PoolEffect]:
+        """Replace executors whose disk is full. ``lacking_space``: those in which tasks have failed because of that."""
+        effects: list[PoolEffect] = []
+        for slot in list(self._pool.held.values()):
+            executor = slot.executor
+            if executor.id in lacking_space:
+                executor.lacks_space_until = now + LACKING_SECONDS
+            if executor.lacks_space_until is None:
+                continue
+            if now < executor.lacks_space_until:
+                if slot.stays:
+                    slot.departure = DepartureState.OUTGOING
+                    effects.append(StatusChanged())
+            else:
+                executor.lacks_space_until = None
+                if slot.is_outgoing and not self._pool.places.is_closed(slot.task_manager):
+                    effects += self._come_back(slot, now)
         return effects
 
     def dismiss(self, idle: frozenset[ExecutorId], now: float) -> list[PoolEffect]:

@@ -126,7 +126,8 @@ class SparkSaw(msgspec.Struct, frozen=True):
 
     ``silent``: executors whose heartbeats have been missing for too long. ``takers``: executors that can take over
     blocks of others, given only while some leave. ``cordoned``: executors that take no new task. ``idle``: cordoned
-    executors that run no task and keep nothing that others need.
+    executors that run no task and keep nothing that others need. ``lacking_space``: executors in which tasks have
+    failed since the last report because their disk is full.
     """
 
     executors: frozenset[ExecutorId]
@@ -134,6 +135,7 @@ class SparkSaw(msgspec.Struct, frozen=True):
     takers: frozenset[ExecutorId] = frozenset()
     cordoned: frozenset[ExecutorId] = frozenset()
     idle: frozenset[ExecutorId] = frozenset()
+    lacking_space: frozenset[ExecutorId] = frozenset()
 
 
 class ReleaseDone(msgspec.Struct, frozen=True):

@@ -84,6 +84,7 @@ class ExecutorWatch:
 
     def spark_saw(self, event: SparkSaw, now: float) -> list[PoolEffect]:
         effects = [effect for slot in self._pool.held.values() for effect in _seen(slot.executor, event, now)]
+        effects += self._departures.follow_disks(event.lacking_space, now)
         effects += self._departures.dismiss(event.idle, now)
         effects += self._silence.review(now)
         unlisted = [slot for slot in self._pool.held.values() if slot.executor.id not in event.executors]

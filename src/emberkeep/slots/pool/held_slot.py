@@ -31,7 +31,8 @@ class DepartureState(enum.Enum):
     """
 
     STAYS = "stays"
-    OUTGOING = "outgoing"  # its place is blocked: the executor is cordoned once a replacement runs
+    # Its place is blocked: the executor is cordoned once a replacement runs. Or its disk is full: once any other runs.
+    OUTGOING = "outgoing"
     # Its place is evacuated, or it is given back: the executor waits for another one that can take its blocks.
     LEAVING = "leaving"
     DECOMMISSIONED = "decommissioned"  # heartbeats ask the task manager to make the executor hand over and end
@@ -51,6 +52,7 @@ class HeldExecutor:
     spark: ExecutorLiveness = ExecutorLiveness.UNREGISTERED
     takes_blocks: bool = False  # from Spark's last report: it can take blocks of executors that leave
     cordoned: bool = False  # from Spark's last report: it takes no new task
+    lacks_space_until: float | None = None  # None: no task has failed there lately because its disk is full
 
     @property
     def is_registered(self) -> bool:
@@ -61,6 +63,11 @@ class HeldExecutor:
     def is_alive(self) -> bool:
         """True if Spark's last report lists the executor with recent heartbeats."""
         return self.spark is ExecutorLiveness.ALIVE
+
+    @property
+    def lacks_space(self) -> bool:
+        """True if tasks have failed there lately because its disk is full."""
+        return self.lacks_space_until is not None
 
     @property
     def is_known_to_run(self) -> bool:

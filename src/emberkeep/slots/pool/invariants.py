@@ -28,7 +28,9 @@ def _check_slot(pool: PoolState, slot: HeldSlot) -> None:
     _hold(fits, f"a slot of the wrong size is held: {slot}")
     _hold(not pool.must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
     closed = pool.places.is_closed(slot.task_manager)
-    _hold(closed or not slot.is_outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
+    lacks_space = slot.executor.lacks_space
+    _hold(closed or lacks_space or not slot.is_outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
+    _hold(not (lacks_space and slot.stays), f"a slot stays whose executor has no disk space: {slot}")
     _hold(not slot.stays or not closed, f"a slot stays on a blocked place: {slot}")
 
 

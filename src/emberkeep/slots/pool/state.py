@@ -183,12 +183,21 @@ class PoolState:
         return frozenset(slot.executor.id for slot in self.held.values() if slot.is_leaving)
 
     def to_cordon(self) -> frozenset[ExecutorId]:
-        """Return the outgoing executors that must take no new task, because enough others run in their place."""
+        """Return the outgoing executors that must take no new task, because enough others run in their place.
+
+        For one whose disk is full, any other is enough: Spark fails a job in which one task has failed a few times, and
+        the next try may go to the same executor.
+        """
         needed = max(0, self.wanted - sum(slot.stays and slot.executor.is_alive for slot in self.held.values()))
         outgoing = [slot for slot in self.held.values() if slot.is_outgoing and slot.executor.is_registered]
         # Prefer to keep executors whose heartbeats reach Spark; among those, the ones that are not cordoned yet.
         outgoing.sort(key=lambda slot: (not slot.executor.is_alive, slot.executor.cordoned))
-        return frozenset(slot.executor.id for slot in outgoing[needed:])
+        able = [slot for slot in outgoing if not slot.executor.lacks_space]
+        if any(slot.executor.is_alive and (slot.stays or slot in able) for slot in self.held.values()):
+            kept = able[:needed]
+        else:
+            kept = outgoing[:needed]
+        return frozenset(slot.executor.id for slot in outgoing if slot not in kept)
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
         """Return the executors with silent task managers. Spark must be asked whether it receives their heartbeats."""

@@ -13,6 +13,7 @@ from emberkeep.spark.work.decoding import Report
 _MEDIAN_AND_SLOWEST = (0.5, 1.0)  # quantiles
 _LAUNCH_TIME = "lt"  # the name of an index of Spark's tasks (TaskIndexNames.LAUNCH_TIME)
 _EVENT_PATIENCE_MS = 2000
+_FAILED_TASKS = 100  # of a stage, which are read
 _EXECUTIONS = 20  # SQL executions, the newest ones, among which that of a stage is looked for
 
 
@@ -159,6 +160,23 @@ class StatusStore:
 
         launched_ms: int = call("running tasks", ask)
         return launched_ms
+
+    def failed_tasks(self, stage_id: int, stage_attempt: int) -> list[Report]:
+        """Return the failed tasks of a stage, the newest ones if there are many."""
+        from py4j.protocol import Py4JJavaError
+
+        def ask() -> Any:
+            jvm = self._context._jvm
+            statuses = jvm.java.util.ArrayList()
+            statuses.add(jvm.org.apache.spark.status.api.v1.TaskStatus.FAILED)
+            by_launch = jvm.scala.Some(_LAUNCH_TIME)
+            try:
+                found = self._store().taskList(stage_id, stage_attempt, 0, _FAILED_TASKS, by_launch, False, statuses)
+            except Py4JJavaError:  # it has forgotten the stage
+                return []
+            return self._decoded(found)
+
+        return list(call("failed tasks", ask))
 
     def wait_for_events(self) -> None:
         """Wait until Spark has counted what has happened so far, for two seconds at most."""

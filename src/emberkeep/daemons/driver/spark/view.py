@@ -61,6 +61,7 @@ def spark_view(runtime: DriverRuntime, asked: SparkQuestions) -> SparkView:
         blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(asked.leaving | cordoned).items()},
         cordoned=cordoned,
         excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
+        lacking_space=frozenset(ExecutorId(executor) for executor in runtime.lacking_space(work.failed_tasks)),
         functions=runtime.functions.with_state(),
         times=times,
         reports=tuple(report for query in seen for report in query.reports),
