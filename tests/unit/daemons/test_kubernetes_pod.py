@@ -65,10 +65,15 @@ def container(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-c", _FIRST.format(agent=str(agent))], stderr=subprocess.DEVNULL)
     until((tmp_path / "again").exists, "the task manager was started again")
     yield process
+    end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a container's first process, and all that it has started, as the end of a container would."""
     left = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
     process.kill()
     process.wait()
-    for each in left:  # the end of a container would end them
+    for each in left:
         with suppress(psutil.NoSuchProcess):
             each.kill()
 
@@ -100,8 +105,11 @@ def test_an_order_that_comes_while_the_supervisor_is_imported_is_kept(tmp_path: 
         [sys.executable, "-P", "-m", "emberkeep.daemons.supervision.kubernetes_pod"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))},
     )
-    until((tmp_path / "imports").exists, "the supervisor is imported")
-    process.send_signal(signal.SIGTERM)
-    (tmp_path / "go-on").touch()
-    assert process.wait(60) == 0
+    try:
+        until((tmp_path / "imports").exists, "the supervisor is imported")
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "go-on").touch()
+        assert process.wait(60) == 0
+    finally:
+        end(process)
     assert (tmp_path / "signal").read_text() == str(int(signal.SIGUSR1))
