@@ -20,13 +20,14 @@ from tests.integration.hosts.requirements import CHECKOUT, fake_clock
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 PORT = 7000
-# Sends 200 numbered datagrams, and prints the numbers that come in until one says "end".
+# Sends 200 numbered datagrams, in bursts, and prints the numbers that come in until one says "end".
 SEND = """
 import socket, sys, time
 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 for number in range(200):
     sender.sendto(b"%d" % number + b" " * 900, (sys.argv[1], int(sys.argv[2])))
-    time.sleep(0.002)
+    if number % 20 == 19:
+        time.sleep(0.04)
 while True:
     sender.sendto(b"end", (sys.argv[1], int(sys.argv[2])))
     time.sleep(0.2)
