@@ -33,7 +33,22 @@ def job_health(job: JobView) -> Health:
     if job.waiting:
         waits = f"waits since {moment(waits_since(job))}" if waits_since(job) else "waits"
         return _said("waiting", f"The job has run since {since}, but {waits}{_because(job.waiting)}", job)
+    wanted = _executors_awaited(job)
+    if wanted:
+        none = "its executor has not" if wanted == 1 else f"none of its {count(wanted)} executors has"
+        return _said("waiting", f"The job has run since {since}, but {none} registered with Spark", job)
     return _said("running", f"Healthy: the job has run since {since}", job)
+
+
+def _executors_awaited(job: JobView) -> int:
+    """Return how many executors the job wants, if it has none, so that no task runs; 0 if it has some.
+
+    If their number follows the load, the job may do well without any.
+    """
+    report = job.report
+    if report is None or report.scaling is not None or any(each.registered for each in report.executors):
+        return 0
+    return job.executors_wanted
 
 
 def _said(tone: str, text: str, job: JobView) -> Health:

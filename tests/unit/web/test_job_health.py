@@ -8,12 +8,14 @@ import pytest
 from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages.job_master_reports import Scaling
 from emberkeep.watchdog.model import Alarm, AlarmKind
 from emberkeep.web.health import Health
 from emberkeep.web.job_health import job_health
 from tests.support.contracts.job_store import batch
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view, query_of_files, status_report
 
+SCALING = Scaling(wanted=0, minimum=0, maximum=4, changed_ms=NOW_MS)
 ALARM = Alarm(kind=AlarmKind.BACKLOG, query="clicks", since_ms=NOW_MS - 60_000, message="the backlog grows")
 RUNS = "the job has run since 2026-11-18 10:54:11"
 
@@ -63,6 +65,21 @@ def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
             job(status_report=None, waiting="1 slot is missing"),
             "waiting",
             "The job has run since 2026-11-18 10:54:11, but waits: 1 slot is missing.",
+        ),
+        (
+            job(status_report=status_report(queries=(), work=None, executors=())),
+            "waiting",
+            f"T{RUNS[1:]}, but none of its 3 executors has registered with Spark.",
+        ),
+        (
+            job(status_report=status_report(queries=(), work=None, executors=(), requirements=())),
+            "running",
+            f"Healthy: {RUNS}.",
+        ),
+        (
+            job(status_report=status_report(queries=(), work=None, executors=(), scaling=SCALING)),
+            "running",
+            f"Healthy: {RUNS}.",
         ),
         (job(JobStatus.FAILED), "failed", "Failed at 2026-11-18 11:05:40: ValueError: no such airport: 'XXX'."),
         (job(JobStatus.CANCELED), "cancelled", "Cancelled at 2026-11-18 11:05:40."),
