@@ -37,6 +37,7 @@ async def never_settles(*_: object) -> NoReturn:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory for what is kept of histories."""
     monkeypatch.setattr(level, "RealCluster", Started)
+    monkeypatch.setattr(level, "why_not", lambda: "the cluster has no processes")
     monkeypatch.setattr(level, "play_history", never_settles)
     monkeypatch.setattr(load_level, "load_cluster", Started)
     monkeypatch.setattr(load_level, "play_load", never_settles)
@@ -50,6 +51,7 @@ async def test_of_real_processes(kept: Path) -> None:
     assert (figures.histories, failed.number) == (1, 0)
     assert "does not recover: not in time" in failed.violation
     assert (Path(failed.kept) / "jm-1.log").exists()
+    assert said[0] == "no faults of the network: the cluster has no processes"
 
 
 async def test_under_load(kept: Path) -> None:
