@@ -37,6 +37,8 @@ def job_health(job: JobView) -> Health:
     if wanted:
         none = "its executor has not" if wanted == 1 else f"none of its {count(wanted)} executors has"
         return _said("waiting", f"The job has run since {since}, but {none} registered with Spark", job)
+    if job.report is not None and not job.report.app_id:
+        return _said("running", f"The script has run since {since}, and has no Spark application now", job)
     return _said("running", f"Healthy: the job has run since {since}", job)
 
 

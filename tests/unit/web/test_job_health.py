@@ -81,6 +81,11 @@ def job(status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
             "running",
             f"Healthy: {RUNS}.",
         ),
+        (
+            job(status_report=status_report(queries=(), work=None, executors=(), requirements=(), app_id="")),
+            "running",
+            "The script has run since 2026-11-18 10:54:11, and has no Spark application now.",
+        ),
         (job(JobStatus.FAILED), "failed", "Failed at 2026-11-18 11:05:40: ValueError: no such airport: 'XXX'."),
         (job(JobStatus.CANCELED), "cancelled", "Cancelled at 2026-11-18 11:05:40."),
         (job(JobStatus.FINISHED), "finished", "Finished at 2026-11-18 11:05:40."),
