@@ -13,14 +13,15 @@ def in_one_line(message: str) -> str:
     that the function raised instead of it.
     """
     first, *rest = message.strip().split("\n")
-    found, inside, cause = first, first.endswith(_TRACEBACK), ""
-    is_traceback = inside
+    found, cause = first, ""
+    is_traceback = inside = of_python = first.endswith(_TRACEBACK)  # of_python: the lines are those of its exception
     for line in rest:
-        if line.startswith(_CAUSED) and not line.endswith(_TRACEBACK):
-            cause = line.removeprefix(_CAUSED).strip()
-        elif is_traceback and line.endswith(_TRACEBACK):
-            inside = True
+        if line.endswith(_TRACEBACK):
+            inside = of_python = of_python or line.startswith(_CAUSED)
+        elif line.startswith(_CAUSED):
+            cause, of_python = line.removeprefix(_CAUSED).strip(), is_traceback
         elif inside and line and not line[0].isspace():
-            found, inside, cause = line, False, ""
+            inside = False
+            found, cause = (line, "") if is_traceback else (first, line.strip())
     found = found.strip()
     return f"{found}; caused by {cause}" if cause and cause not in found else found

@@ -395,6 +395,29 @@ def test_an_executor_works_again_some_time_after_its_disk_was_full(monkeypatch: 
     assert pool.state.staying == 2
 
 
+def test_a_slot_on_a_full_disk_is_given_back_only_once_another_has_taken_its_place() -> None:
+    """The next executor in it would find the same disk."""
+    pool = held_pool(decommissions=True)
+    known, full = frozenset({ExecutorId("0"), ExecutorId("1")}), frozenset({ExecutorId("0")})
+    lacks_space(pool, "0", now=2.0)
+    pool.handle(SparkSaw(known, cordoned=full, idle=full), 3.0)
+    assert pool.state.held[AllocationId("0")].is_outgoing
+    with_replacement(pool, now=4.0)
+    saw(pool, "0", "1", "2", now=5.0)
+    pool.handle(SparkSaw(known | {ExecutorId("2")}, cordoned=full, idle=full), 6.0)
+    assert not pool.state.held[AllocationId("0")].is_outgoing, "it leaves"
+
+
+def test_shuffle_files_that_cannot_be_handed_over_outlive_the_lack_of_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departures, "LACKING_SECONDS", 5.0)
+    pool = held_pool(decommissions=False)
+    lacks_space(pool, "0", now=2.0)
+    with_replacement(pool, now=3.0)
+    saw(pool, "0", "1", "2", now=4.0)
+    lacks_space(pool, now=20.0)
+    assert pool.state.held[AllocationId("0")].is_outgoing, "it leaves once nobody needs what it keeps"
+
+
 def test_the_end_of_a_block_does_not_end_the_lack_of_space() -> None:
     pool = held_pool(decommissions=True)
     pool.handle(blocked("tm0"), 1.0)

@@ -87,3 +87,10 @@ def test_the_innermost_cause_of_a_stack_trace() -> None:
 
 def test_a_cause_that_is_an_exception_of_python() -> None:
     assert in_one_line(_OF_A_WORKER) == "ValueError: no k"
+
+
+def test_an_exception_of_python_that_caused_one_of_java() -> None:
+    caused = "Caused by: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows\n"
+    python = "Caused by: org.apache.spark.api.python.PythonException: " + _CHAINED
+    line = "An error occurred while calling o9.parquet."
+    assert in_one_line(f"{line}\n\tat a.B\n{caused}\tat a.C\n{python}") == f"{line}; caused by ValueError: no k"

@@ -126,7 +126,7 @@ def _trim(application: Path, lasting: Lasting, most: int) -> None:
     kept = f"events_{_number(dropped[-1])}_{application.name.removeprefix(_LOG)}"  # without the ending of a codec
     try:
         write_file(application / kept, b"".join(line + b"\n" for line in lines[-LINES_KEPT:]))
-        place = _number(dropped[-2])
+        place = _number(dropped[-1]) - 1  # dropped[-2] may have the same number, left by a deletion that failed
     except Fatal as error:  # a full disk gets its space all the same
         log.warning("the event log gets shorter without its lasting events", reason=str(error))
         kept, place = "", _number(dropped[-1])

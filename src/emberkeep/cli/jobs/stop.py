@@ -124,7 +124,7 @@ async def _say_how_to_restore(client: RestClient, location: str) -> None:
 
     Warn if the JobManager does not find the savepoint, which may then be only on a disk of the driver's machine.
     """
-    from emberkeep.base.errors import Absent, EmberkeepError
+    from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
     from emberkeep.cli.wording import RESTORE_NEEDS_MORE, restore_line
 
     command, is_found, lacks = "", True, RESTORE_NEEDS_MORE
@@ -133,8 +133,11 @@ async def _say_how_to_restore(client: RestClient, location: str) -> None:
     except Absent:
         is_found = False
     except EmberkeepError as error:  # the savepoint is complete all the same
-        show = f"`emberkeep savepoint show {shlex.quote(location)}`"
-        lacks = f"{RESTORE_NEEDS_MORE}; {show} prints the whole command once the JobManager answers ({error.message})"
+        lacks = RESTORE_NEEDS_MORE
+        if isinstance(error, RetryLater):
+            show = f"`emberkeep savepoint show {shlex.quote(location)}`"
+            lacks += f"; {show} prints the whole command once the JobManager answers"
+        lacks += f" ({error.message})"
     say(f"start from it with `{restore_line(location, command)}`")
     if not command:
         say(lacks)

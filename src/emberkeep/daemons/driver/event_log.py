@@ -67,10 +67,12 @@ class EventLogBound:
 
     async def run(self) -> None:
         """Remove what is over the bound, again and again until cancelled. Log errors."""
-        thread = started_pool(1, f"{OWN_THREAD_PREFIX}-event-log-bound")
+        thread = None
         while True:
             await asyncio.sleep(self._interval)
             try:
+                if thread is None:
+                    thread = started_pool(1, f"{OWN_THREAD_PREFIX}-event-log-bound")
                 await asyncio.get_running_loop().run_in_executor(thread, self._trim)
             except (EmberkeepError, OSError) as error:
                 log.warning("cannot shorten the event log now", place=self._spec.checkpoint_root, reason=str(error))

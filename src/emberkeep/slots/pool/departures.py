@@ -11,7 +11,8 @@ stays if it is still needed. Slots that are given back leave in the same way (se
 slots on a draining task manager. But there an executor without a successor stays as long as its task manager does.
 
 An executor in which tasks fail because its disk is full is outgoing as well, for LACKING_SECONDS after the last such
-failure. It keeps the shuffle files that it has written, and other executors take its tasks.
+failure. It keeps the shuffle files that it has written, and other executors take its tasks. Its slot is not given back
+before another one is there: the next executor in it would find the same disk.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Departures:
                 if slot.stays:
                     slot.departure = DepartureState.OUTGOING
                     effects.append(StatusChanged())
-            else:
+            elif self._pool.decommissions or self._pool.staying < self._pool.target:
                 executor.lacks_space_until = None
                 if slot.is_outgoing and not self._pool.places.is_closed(slot.task_manager):
                     effects += self._come_back(slot, now)
@@ -99,7 +100,12 @@ class Departures:
         """Let cordoned executors leave once they have nothing left to do or to keep (BLK-8)."""
         outgoing = (slot for slot in self._pool.held.values() if slot.is_outgoing)
         done = [slot for slot in outgoing if slot.executor.cordoned and slot.executor.id in idle]
-        return [effect for slot in done for effect in self._depart(slot, now)]
+        return [effect for slot in done if not self._is_waiting(slot) for effect in self._depart(slot, now)]
+
+    def _is_waiting(self, slot: HeldSlot) -> bool:
+        """True if a slot is outgoing because of its disk alone, and no other one has taken its place yet."""
+        pool = self._pool
+        return slot.executor.lacks_space and not pool.places.is_closed(slot.task_manager) and pool.staying < pool.target
 
     def review(self, now: float) -> list[PoolEffect]:
         """Decommission leaving executors once another can take over what they keep; remove those that take too long."""

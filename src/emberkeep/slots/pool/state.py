@@ -193,11 +193,10 @@ class PoolState:
         # Prefer to keep executors whose heartbeats reach Spark; among those, the ones that are not cordoned yet.
         outgoing.sort(key=lambda slot: (not slot.executor.is_alive, slot.executor.cordoned))
         able = [slot for slot in outgoing if not slot.executor.lacks_space]
-        if any(slot.executor.is_alive and (slot.stays or slot in able) for slot in self.held.values()):
-            kept = able[:needed]
-        else:
-            kept = outgoing[:needed]
-        return frozenset(slot.executor.id for slot in outgoing if slot not in kept)
+        others = (slot for slot in self.held.values() if slot.stays)
+        others_run = any(slot.executor.is_alive for slot in (*able, *others))
+        kept = {slot.executor.id for slot in (able if others_run else outgoing)[:needed]}
+        return frozenset(slot.executor.id for slot in outgoing if slot.executor.id not in kept)
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
         """Return the executors with silent task managers. Spark must be asked whether it receives their heartbeats."""

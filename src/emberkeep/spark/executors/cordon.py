@@ -16,6 +16,7 @@ from emberkeep.spark.executors.locked_tables import locked_table
 from emberkeep.spark.executors.scheduler_control import call
 
 _TABLE = "executorsPendingDecommission"
+_REASON = "its node is blocked, or its disk is full"  # for Spark's log and its UI
 
 
 def probe(context: Any) -> None:
@@ -47,7 +48,7 @@ class DecommissionTables:
         context, closing = self._context, sorted(executor_ids)
         pairs = context._gateway.new_array(context._jvm.scala.Tuple2, len(closing))
         for index, executor_id in enumerate(closing):
-            pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, "its node is blocked"))
+            pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, _REASON))
         # False: adjust no target number of executors. True: the executor itself initiated this, so do not notify it.
         done = _backend(context).decommissionExecutors(pairs, False, True)
         return frozenset(str(done.apply(index)) for index in range(done.size()))

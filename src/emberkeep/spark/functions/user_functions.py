@@ -84,13 +84,13 @@ class DriverFunctions:
         states = self._executors.snapshot_state()
         living = [entry for entry in self.begun.living() if not self.begun.has_ended(entry)]
         self._asked = {entry.name for entry in living}
-        taken: dict[str, bytes | None] = dict.fromkeys(self._asked)
+        # Without those that close meanwhile: they keep their states.
+        taken: dict[str, bytes | None] = {entry.name: None for entry in living if not keeps_state(entry.function)}
         for name, state in self._call_all(living, "snapshot_state").items():
-            if state is not None:
-                try:
-                    taken[name] = encode_state(name, state)
-                except EmberkeepError as error:
-                    raise UserFunctionFailed(error.message, hint=error.hint) from error
+            try:
+                taken[name] = None if state is None else encode_state(name, state)
+            except EmberkeepError as error:
+                raise UserFunctionFailed(error.message, hint=error.hint) from error
         return states | self._states.snapshot(taken)
 
     def losses(self) -> list[str]:

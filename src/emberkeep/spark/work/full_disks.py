@@ -12,6 +12,9 @@ from typing import Protocol
 from emberkeep.spark.work.decoding import Report
 
 _WORDS = ("no space left on device", "disk quota exceeded")  # of the C library, in lower case
+_FRAME_OF_SPARK = "at org.apache.spark."
+_OWN_FILES = tuple(f"{_FRAME_OF_SPARK}{package}." for package in ("shuffle", "storage", "memory", "io", "util"))
+_SPILLS_OF_PYTHON = "pyspark/shuffle.py"
 
 
 class FailedTasks(Protocol):
@@ -53,5 +56,16 @@ class FullDisks:
 
 
 def _is_about_space(message: str) -> bool:
-    lowered = message.lower()
-    return any(words in lowered for words in _WORDS)
+    """True if Spark itself found no space for a file of its own, and not for a result, a checkpoint or a user's file.
+
+    Of the frames below the message, the first one of Spark says whose file it was.
+    """
+    lines = message.split("\n")
+    for number, line in enumerate(lines):
+        lowered = line.lower()
+        if any(words in lowered for words in _WORDS):
+            frames = (each.strip() for each in lines[number + 1 :])
+            first = next((frame for frame in frames if frame.startswith(_FRAME_OF_SPARK)), "")
+            if first.startswith(_OWN_FILES) or any(_SPILLS_OF_PYTHON in each for each in lines[:number]):
+                return True
+    return False

@@ -115,6 +115,26 @@ def test_a_file_that_spark_cannot_read_and_a_full_disk_let_the_log_get_smaller(
     assert contents(place) == ["1", "6", "7", "8"]
 
 
+def test_a_deletion_that_fails_costs_neither_the_first_file_nor_a_lasting_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(path: Path, *, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, "input/output error", str(path))
+
+    place = logged(tmp_path, range(1, 4))
+    (place / f"events_2_{APPLICATION}.zstd").write_text("began 2\n")
+    (place / f"events_4_{APPLICATION}.zstd").write_text("4")
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(OSError, match="input"):
+        trim_event_logs(tmp_path, lasting, most=3)
+    monkeypatch.undo()
+    for number in (5, 6, 7, 8):
+        trim_event_logs(tmp_path, lasting, most=3)
+        (place / f"events_{number}_{APPLICATION}.zstd").write_text(str(number))
+    trim_event_logs(tmp_path, lasting, most=3)
+    assert contents(place) == ["1", "began 2\n", "8"]
+
+
 def test_without_spark_nothing_is_dropped(tmp_path: Path) -> None:
     def unavailable(_: Path) -> NoReturn:
         raise RetryLater("no SparkContext")

@@ -326,6 +326,23 @@ def test_a_function_that_has_ended_keeps_the_state_of_its_last_snapshot() -> Non
     assert ended.calls.count("snapshot_state") == 1
 
 
+@pytest.mark.req("SAFE-24")
+def test_a_function_that_closes_during_a_snapshot_keeps_its_state() -> None:
+    class Closes(Traced):
+        def snapshot_state(self) -> Any:
+            if self.calls.count("snapshot_state"):
+                with closed:
+                    pass
+            return super().snapshot_state()
+
+    closed = Traced(state=2)
+    driver = functions_of(Closes(state=1), closed)
+    states = driver.snapshot_state(7)
+    assert driver.snapshot_state(8) == states
+    assert driver.snapshot_state(9) == states
+    assert closed.calls.count("snapshot_state") == 1
+
+
 def test_a_function_that_says_that_it_has_no_state_any_more_keeps_none() -> None:
     states = carry_out(functions_of(Traced(state=1)), Procedure.SUSPEND)
     assert functions_of(Traced(state=None), restored=lambda: states).snapshot_state(7) == {}

@@ -9,9 +9,19 @@ import pytest
 from emberkeep.spark.work.decoding import Report
 from emberkeep.spark.work.full_disks import FullDisks
 
-OF_JVM = "java.io.IOException: No space left on device\n\tat java.base/sun.nio.ch.FileDispatcherImpl.write0"
-OF_PYTHON = "Traceback (most recent call last):\n  …\nOSError: [Errno 28] No space left on device"
-OF_QUOTA = "java.io.IOException: Disk quota exceeded"
+WRITES = "\n\tat java.base/sun.nio.ch.FileDispatcherImpl.write0"
+TASK = "\n\tat org.apache.spark.shuffle.ShuffleWriteProcessor.write\n\tat org.apache.spark.scheduler.Task.run"
+SHUFFLES = "\n\tat org.apache.spark.storage.TimeTrackingOutputStream.write"
+STORES = "\n\tat org.apache.hadoop.fs.RawLocalFileSystem.write\n\tat org.apache.spark.sql.execution.Sink.write"
+OF_JVM = f"java.io.IOException: No space left on device{WRITES}{SHUFFLES}{TASK}"
+OF_CAUSE = f"org.apache.spark.SparkException: Job aborted{STORES}\nCaused by: {OF_JVM}"
+OF_PYTHON = (
+    'Traceback (most recent call last):\n  File "/opt/pyspark/shuffle.py", line 1\n'
+    f"OSError: [Errno 28] No space left on device\n\tat org.apache.spark.api.python.BasePythonRunner.read{TASK}"
+)
+OF_QUOTA = f"java.io.IOException: Disk quota exceeded{WRITES}{SHUFFLES}"
+OF_SINK = f"java.io.IOException: No space left on device{WRITES}{STORES}{TASK}"
+OF_SCRIPT = OF_PYTHON.replace("/opt/pyspark/shuffle.py", "/opt/app.py")
 
 
 class Failures:
@@ -41,7 +51,10 @@ class Failures:
     [
         (OF_JVM, {"1"}),
         (OF_PYTHON, {"1"}),
+        (OF_CAUSE, {"1"}),
         (OF_QUOTA, {"1"}),
+        (OF_SINK, set()),
+        (OF_SCRIPT, set()),
         ("java.lang.ArithmeticException: / by zero", set()),
         (None, set()),
     ],

@@ -61,8 +61,8 @@ LOG_MIN_AGE = define(
         3600.0,
         duration,
         "duration",
-        "The logs of ended jobs that were written within this time are kept in a task manager's working directory, "
-        "however many they are. Set less if many short jobs fill its disk.",
+        "The logs of ended jobs that were written within this time before the newest of them are kept in a task "
+        "manager's working directory, however many they are. Set less if many short jobs fill its disk.",
     )
 )
 LOG_OUTPUT_MAX_SIZE = define(
