@@ -19,6 +19,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,6 +38,7 @@ _RECORD_VERSION = 1
 _KEPT = 3  # archives in all, including those of other Java or Spark versions, which may still be in use
 _NEEDED_MB = 512  # free space for an archive (200 MB) and the training run's files
 _UNFINISHED = ".unfinished-"
+_LAST_WRITES_SECONDS = 5.0
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
@@ -129,9 +131,19 @@ def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str], secon
         _train(unfinished, java, environ, seconds)
         _publish(unfinished, path)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        remove_place(place)
     _remove_old(directory, path)
     return path
+
+
+def remove_place(place: Path) -> None:
+    """Remove the directory of a build, although its JVM, which was killed, may write for a moment longer."""
+    deadline = time.monotonic() + _LAST_WRITES_SECONDS
+    while True:
+        shutil.rmtree(place, ignore_errors=True)
+        if not place.exists() or time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
 
 
 def _train(archive: Path, java: JavaRuntime, environ: Mapping[str, str], seconds: float) -> None:

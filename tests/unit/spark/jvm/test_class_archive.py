@@ -31,6 +31,7 @@ from emberkeep.spark.jvm.class_archive import (
     discard_unfinished,
     find_class_archive,
     is_being_built,
+    remove_place,
 )
 
 
@@ -225,3 +226,18 @@ def until_gone(pid: int) -> None:
         time.sleep(0.01)
     with contextlib.suppress(ChildProcessError):  # where this process adopts orphans, it is ours to reap after all
         os.waitpid(pid, 0)
+
+
+def test_the_directory_of_a_build_is_removed_although_a_killed_jvm_writes_its_last(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    # Many files are there when the removal begins, so that some come while it goes on.
+    writes = "import sys\nfor n in range(1500):\n    open(f'{sys.argv[1]}/{n}', 'w').close()\n"
+    writes += "    if n == 1000:\n        print('half', flush=True)\n"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", writes, str(place)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline()
+        remove_place(place)
+    assert not place.exists()
