@@ -28,7 +28,7 @@ from emberkeep.base.errors import (
 )
 
 TIMEOUT = 5.0  # seconds for one call
-_PLUGIN_TIMEOUTS = 2.0  # so many times as long may a credential plugin take, which asks servers of its own
+_PLUGIN_TIMEOUTS = 2.0  # a credential plugin may take this many times as long: it asks servers of its own
 _WORDS = 400  # characters of an error message
 _NO_ANSWER, _UNAUTHORIZED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 0, 401, 429, 500  # 0: TLS has failed
 _OF_CREDENTIALS = (NoCredentials, config.ConfigException, OSError, ValueError)  # read before a call, if they are old

@@ -104,7 +104,7 @@ def trim_event_logs(directory: Path, lasting: Lasting = lambda _: (), most: int 
 
 
 def dropped_files(files: Sequence[str], most: int) -> Sequence[str]:
-    """Return the files of a log that go, none or at least two, so that with their lasting lines ``most`` stay.
+    """Return the files of a log to drop: none, or at least two. With one of their lasting lines, ``most`` files stay.
 
     ``files``: in their order. The first one stays: it has the events that name the application and its settings,
     without which nothing can be shown.
@@ -113,7 +113,7 @@ def dropped_files(files: Sequence[str], most: int) -> Sequence[str]:
 
 
 def _trim(application: Path, lasting: Lasting, most: int) -> None:
-    """Replace the files that go by one with their lasting lines, and give the first file the number before that.
+    """Replace the dropped files by one file with their lasting lines, and give the first file the number before it.
 
     So the numbers are consecutive afterwards, as Spark requires. If this is interrupted, the first file is still the
     first one, and no line is lost, but numbers may be missing or there twice (see ``copy_event_log``).

@@ -51,8 +51,8 @@ LOG_RETENTION = define(
         50,
         integer(0, 100_000),
         "integer",
-        "Number of ended jobs whose logs are kept in a task manager's working directory. Those that are younger than "
-        "`taskmanager.log.min-age` are kept as well.",
+        "Number of ended jobs whose logs are kept in a task manager's working directory. All that are recent enough "
+        "for `taskmanager.log.min-age` are kept as well.",
     )
 )
 LOG_MIN_AGE = define(
@@ -61,8 +61,8 @@ LOG_MIN_AGE = define(
         3600.0,
         duration,
         "duration",
-        "The logs of ended jobs that were written within this time before the newest of them are kept in a task "
-        "manager's working directory, however many they are. Set less if many short jobs fill its disk.",
+        "A task manager keeps the logs of ended jobs that are at most this much older than the newest logs in its "
+        "working directory, however many they are. Set less if many short jobs fill its disk.",
     )
 )
 LOG_OUTPUT_MAX_SIZE = define(
