@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 _EXACT = 4  # pixels; a pointer is at whole ones, and what is beside it moves away when zoomed
 
@@ -43,14 +44,23 @@ def is_at(drawn: Locator, left: float) -> bool:
     return abs(middle(drawn)[0] - left) <= _EXACT
 
 
-def zoom_with_the_wheel(page: Page, around: Locator, turns: int) -> None:
-    """Turn the wheel with Ctrl pressed, and the pointer on what is drawn."""
+def zoom_with_the_wheel(page: Page, around: Locator, turns: int) -> float:
+    """Turn the wheel with Ctrl pressed, and the pointer on what is drawn. Return where the pointer is.
+
+    The first turn chooses a span, with a beginning and an end. Only then does a mark of a job that runs stand still:
+    before, the drawing grows with the time, and the mark may leave the pointer before the wheel turns.
+    """
     around.scroll_into_view_if_needed()
     page.mouse.move(*middle(around))
     page.keyboard.down("Control")
-    for _ in range(turns):
+    page.mouse.wheel(0, -100)
+    expect(page).to_have_url(re.compile("[?&]from=.*&to="))
+    left, top = middle(around)
+    page.mouse.move(left, top)
+    for _ in range(turns - 1):
         page.mouse.wheel(0, -100)
     page.keyboard.up("Control")
+    return left
 
 
 def drag(page: Page, drawn: Locator, by: float) -> None:

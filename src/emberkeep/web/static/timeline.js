@@ -27,6 +27,7 @@ const area = plot?.querySelector("[data-area]");
 
 let read = null; // what the table says
 let drawnAt = 0; // the server's time
+let shown = null; // the span that is drawn: what a pointer is on
 let width = 0;
 
 function element(name, attributes, ...children) {
@@ -92,13 +93,13 @@ function choose(span) {
 function zoom(factor, around = 0.5) {
   const data = current();
   if (data.bands.length === 0) return;
-  choose(zoomed(chosen(data), whole(data), factor, around, SHORTEST_MS));
+  choose(zoomed(shown, whole(data), factor, around, SHORTEST_MS));
 }
 
 function move(share) {
   const data = current();
   if (data.bands.length === 0) return;
-  choose(moved(chosen(data), whole(data), share, SHORTEST_MS));
+  choose(moved(shown, whole(data), share, SHORTEST_MS));
 }
 
 function clock(ms, step) {
@@ -116,7 +117,8 @@ function draw() {
   plot.hidden = data.bands.length === 0;
   if (plot.hidden) return;
   drawnAt = serverTime();
-  const { from, to } = chosen(data);
+  shown = chosen(data);
+  const { from, to } = shown;
   width = Math.max(260, width || area.clientWidth);
   const left = leftEdge();
   const lanes = [...new Set(groupsOf(data.marks).map((group) => group.lane))];
@@ -163,7 +165,7 @@ function draw() {
 // Time has passed: draws again if what lasts has grown by enough to be seen.
 function grow() {
   if (plot.hidden || !read.bands.some((band) => band.to === null)) return;
-  const { from, to } = chosen(current());
+  const { from, to } = shown;
   if (drawnAt <= to && serverTime() - drawnAt >= (to - from) * REDRAWN_SHARE) draw();
 }
 
@@ -183,7 +185,7 @@ function keyPressed(event) {
 function dragStarted(event) {
   if (event.button !== 0) return;
   const data = current();
-  const start = chosen(data);
+  const start = shown;
   const pixels = timeWidth();
   area.setPointerCapture(event.pointerId);
   const dragged = (moved) => {
