@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 from xdist.scheduler import LoadFileScheduling
@@ -43,10 +44,12 @@ BEGIN_FIRST = (
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C work in tests, and in what they start: a shell without job control starts background jobs with SIGINT
-    ignored."""
+    """Let Ctrl-C work in tests and in what they start. Show logged errors with plain tracebacks."""
+    # A shell without job control starts background jobs with SIGINT ignored.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The usual one draws all local variables, which takes a second for each logged error.
+    structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
     begin_campaign()
     watch_sessions()
 

@@ -19,6 +19,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.processes.process_identity import own_identity
 from emberkeep.daemons.taskmanager import standbys as keeping
 from emberkeep.daemons.taskmanager.launching import launcher as launching
+from emberkeep.daemons.taskmanager.launching import leftovers
 from emberkeep.daemons.taskmanager.launching.launcher import ProcessLauncher
 from emberkeep.daemons.taskmanager.launching.starts import LaunchNode
 from emberkeep.daemons.taskmanager.process_places import process_name
@@ -89,8 +90,8 @@ class Warming:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "KILLED_SECONDS", 0.01)
-    monkeypatch.setattr(keeping, "KILLED_SECONDS", 0.01)
+    for module in (launching, leftovers, keeping):
+        monkeypatch.setattr(module, "KILLED_SECONDS", 0.01)
 
 
 def launcher(supervisor: Supervisor, directory: Path, standby: Warming | None = None) -> ProcessLauncher:
