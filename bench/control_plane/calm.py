@@ -1,18 +1,21 @@
 """No JobManager takes over from a leader that is only slow: JobManagers on a machine that is far too busy.
 
 Three JobManagers with all settings at their defaults, their ZooKeeper and a task manager of stub drivers share the
-cores with ``BUSY`` processes that do nothing but compute. A repetition takes ten minutes, so that 24 are four hours.
+cores with ``BUSY`` processes that only compute: they play the simulated worlds of ``make campaign SEED=2``, which goes
+on where it was. A repetition takes ten minutes, so that 24 are four hours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 
 from bench.commands import temporary_directory
 from bench.job_managers import JobManagers
@@ -24,12 +27,13 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.client.rest_client import RestClient
 
 BUSY = 20
+_ROOT = Path(__file__).parents[2]
 _JOB_MANAGERS = 3
 _STUB_DRIVERS = 10
 _SECONDS = 600.0  # of a repetition
 _POLL = 1.0
 _START_SECONDS = 600.0  # for the jobs to run, on a machine that is busy already
-_SPIN = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for _ in range(10**6): pass\n"
+_WORLDS = (sys.executable, "-m", "campaign", "--levels", "simulation", "--seed", "2", "--minutes", "600")
 
 
 def measure(plan: Plan) -> list[Figure]:
@@ -46,9 +50,10 @@ async def _measure(plan: Plan) -> list[Figure]:
         for _ in range(_JOB_MANAGERS):
             await managers.add()
         await stack.enter_async_context(stub_jobs(managers, _STUB_DRIVERS, _START_SECONDS))
-        stack.enter_context(_busy())
+        check_busy = stack.enter_context(_busy())
         for _ in plan.turns(f"calm: {seconds} s beside {BUSY} busy processes"):
             changes, silence = await _watch(managers, seconds)
+            check_busy()
             takeovers.append(float(changes))
             longest.append(silence)
             loads.append(load_average())
@@ -86,14 +91,18 @@ async def _epoch(managers: JobManagers) -> int:
 
 
 @contextmanager
-def _busy() -> Iterator[None]:
-    """Keep the cores busy, at normal priority. The processes end with this one, too."""
-    spin = [sys.executable, "-I", "-S", "-c", _SPIN]
-    processes = [subprocess.Popen([*spin, str(os.getpid())]) for _ in range(BUSY)]
+def _busy() -> Iterator[Callable[[], None]]:
+    """Keep the cores busy, at normal priority. Yield a check that they were: it raises SystemExit if they are not."""
+    process = subprocess.Popen(
+        [*_WORLDS, "--processes", str(BUSY)], cwd=_ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+
+    def check() -> None:
+        if process.poll() is not None:
+            raise SystemExit("calm: no worlds are played any more: see .campaign/2/report")
+
     try:
-        yield
+        yield check
     finally:
-        for process in processes:
-            process.kill()
-        for process in processes:
-            process.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
