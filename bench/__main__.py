@@ -32,7 +32,7 @@ from bench.machine import load_average, machine
 from bench.measure import Figure
 from bench.plan import Plan, say
 from bench.report import Section, print_tables, write_json
-from bench.spark import evacuation, sink, stop, throughput
+from bench.spark import evacuation, savepoints, sink, stop, throughput
 from bench.starts import flink, losses, recovery, startup
 from bench.state import gateway, local, placement, stores
 
@@ -52,6 +52,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "limits": limits.measure,
     "sink": sink.measure,
     "stop": stop.measure,
+    "savepoints": savepoints.measure,
     "blocklist": blocklist.measure,
     "evacuation": evacuation.measure,
     "heartbeats": heartbeats.measure,

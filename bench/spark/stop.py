@@ -1,7 +1,6 @@
-"""Stopping streaming jobs with a savepoint: how long it takes beyond the batch that runs; how fast savepoints are made.
+"""Stopping streaming jobs with a savepoint: how long it takes beyond the batch that runs.
 
-The peer of a stop is what people do by hand: ``query.stop()`` between two micro-batches, then copy and sync the
-checkpoint. That of a savepoint is ``cp -r``, ``sha256sum`` and ``sync`` of the same files.
+The peer is what people do by hand: ``query.stop()`` between two micro-batches, then copy and sync the checkpoint.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.clusters import emberkeep_cluster
-from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, run, temporary_directory
+from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, temporary_directory
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from emberkeep.base.ids import JobId
@@ -28,10 +27,7 @@ _SMALL = ("--driver-memory", "512m", "--executor-memory", "512m")
 _BATCHES = 10  # before a stop
 _WAIT_SECONDS = 300.0
 _POLL = 0.02
-_TIMEOUT_SECONDS = 1_200
-_MB = 10**6
 _DURABLE, _FINISHED, _DRAINED_END = Goal(at_most=0.5), Goal(at_most=1.0), Goal(at_most=1.0)
-_SMALL_FILES = Goal(at_least=1.0)
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,7 @@ class Stopped:
 
 
 def measure(plan: Plan) -> list[Figure]:
-    """Stops of one job each, in turn with the same by hand; then savepoints of prepared checkpoints."""
+    """Stops of one job each, in turn with the same by hand."""
     suspends, drains, left, copied, ended = [], [], [], [], []
     with temporary_directory() as directory, marked({}) as environment:
         for turn in range(plan.repetitions):
@@ -64,7 +60,7 @@ def measure(plan: Plan) -> list[Figure]:
             copied += done.numbers("COPIED")
             ended.append(done.started + done.seconds - done.numbers("LEFT")[0])
     by_hand = tuple(stop + copy for stop, copy in zip(left, copied, strict=True))
-    figures = [
+    return [
         *_figures("suspend", suspends),
         *_figures("drain", drains),
         Figure("by hand: query.stop() between two batches", "s", tuple(left)),
@@ -73,8 +69,6 @@ def measure(plan: Plan) -> list[Figure]:
         Figure("savepoint durable, suspend / by hand", "×", ratios([each.durable for each in suspends], by_hand)),
         Figure("ended, suspend / by hand", "×", ratios([each.finished for each in suspends], ended)),
     ]
-    large, small = (plan.size(40, 4), 1, 12_500_000), (plan.size(200, 20), 25, 2_000)
-    return [*figures, *_copies(plan, *large), *_copies(plan, *small)]
 
 
 def _figures(name: str, stops: list[Stopped]) -> list[Figure]:
@@ -137,21 +131,3 @@ def timed(asked: float, batch: float, drained: float, durable: float, finished: 
 
 def _committed(checkpoint: Path, batch: int) -> float:
     return (checkpoint / "commits" / str(batch)).stat().st_mtime
-
-
-def _copies(plan: Plan, partitions: int, files: int, size: int) -> list[Figure]:
-    amount, count = partitions * files * size / _MB, partitions * files
-    name = f"{amount:,.0f} MB in {count:,} files"
-    say(f"stop: savepoint of {name}")
-    with temporary_directory() as directory:
-        command = [SPARK_SUBMIT, "--master", "local[1]", "--driver-memory", "512m", str(JOBS / "saving.py")]
-        shape = [str(partitions), str(files), str(size), str(plan.repetitions)]
-        done = run([*command, str(directory), *shape], directory, {}, _TIMEOUT_SECONDS)
-    ours, by_hand = done.numbers("SAVEPOINT"), done.numbers("BY-HAND")
-    many = count > amount
-    unit, total = ("files/s", float(count)) if many else ("MB/s", amount)
-    return [
-        Figure(f"savepoint, {name}", unit, tuple(total / seconds for seconds in ours)),
-        Figure(f"cp, sha256sum, sync, {name}", unit, tuple(total / seconds for seconds in by_hand)),
-        Figure(f"{name}: speed, savepoint / by hand", "×", ratios(by_hand, ours), _SMALL_FILES if many else None),
-    ]
