@@ -15,6 +15,7 @@ from tests.integration.conditions import until
 from tests.integration.console.browser import PHONE, Window, window_with_token
 from tests.integration.console.large_site import BATCH, BUSY, IDLE, JOINED, LOG_ID, NEEDLE, large_site
 from tests.integration.console.plots import DASHED, move_one_cursor, see_marks_in_each_plot
+from tests.integration.console.timeline import is_at, middle
 from tests.unit.rest.server import TOKEN, Site
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
@@ -335,6 +336,26 @@ def test_the_zoom_and_the_query_are_in_the_address(opened: Window) -> None:
     expect(page).to_have_url(re.compile("plot-from="))
     page.mouse.dblclick(box["x"] + box["width"] / 2, box["y"] + 40)
     expect(page).not_to_have_url(re.compile("plot-from="))
+
+
+def test_a_timeline_that_is_out_of_date_is_zoomed_around_the_pointer(opened: Window) -> None:
+    page = opened.page
+    page.clock.install()
+    opened.open(f"/jobs/{BUSY}")
+    marks = page.locator("#timeline-plot path.mark")
+    marks.first.wait_for()
+    drawn = marks.filter(has_text=marks.nth(marks.count() // 2).text_content() or "")
+    drawn.scroll_into_view_if_needed()
+    page.context.set_offline(True)
+    page.clock.fast_forward("10:00:00")
+    left, top = middle(drawn)
+    page.mouse.move(left, top)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    expect(page).to_have_url(re.compile("[?&]from=.*&to="))
+    assert is_at(drawn, left), "what is under the pointer stays there"
+    page.context.set_offline(False)
+    opened.problems.clear()  # the failed requests
 
 
 def test_a_stream_with_two_sources_has_a_line_for_each(opened: Window) -> None:
