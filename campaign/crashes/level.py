@@ -18,7 +18,7 @@ import structlog
 from campaign.crashes.figures import FAILURES_AT_MOST, ComponentFigures, CrashFigures, PairFigures
 from tests.support.crashes.component import try_component
 from tests.support.crashes.everything import COMPONENTS, PAIRS
-from tests.support.crashes.pair import (
+from tests.support.crashes.pairs.pair import (
     crashes_in_turn,
     every_crash_at_once,
     some_crashes_in_turn,

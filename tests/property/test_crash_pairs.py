@@ -10,9 +10,9 @@ import pytest
 
 from emberkeep.adapters.state.journal import FileRenameJournal
 from tests.campaign import CAMPAIGN, examples
-from tests.support.crashes.driver_and_gateway import PAIR as DRIVER_AND_GATEWAY
 from tests.support.crashes.everything import PAIRS
-from tests.support.crashes.pair import (
+from tests.support.crashes.pairs.driver_and_gateway import PAIR as DRIVER_AND_GATEWAY
+from tests.support.crashes.pairs.pair import (
     Pair,
     PlannedCrash,
     every_crash_at_once,

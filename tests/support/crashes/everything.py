@@ -5,16 +5,14 @@ from __future__ import annotations
 from tests.support.crashes import (
     authority,
     driver,
-    driver_and_gateway,
     gateway,
     leader,
-    leader_and_task_manager,
     records,
     sink,
-    sink_and_driver,
     storage,
     task_manager,
 )
+from tests.support.crashes.pairs import driver_and_gateway, leader_and_task_manager, sink_and_driver
 
 COMPONENTS = (
     *leader.COMPONENTS,

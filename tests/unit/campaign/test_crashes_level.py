@@ -8,8 +8,8 @@ from campaign.crashes import level
 from campaign.crashes.figures import CrashFigures, PairFigures
 from campaign.crashes.report import section
 from tests.support.crashes.component import KINDS
-from tests.support.crashes.driver_and_gateway import PAIR
 from tests.support.crashes.everything import COMPONENTS
+from tests.support.crashes.pairs.driver_and_gateway import PAIR
 
 
 def test_a_chunk_is_what_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.cli.application import main
-from tests.unit.daemons.backups.sites import EmbeddedSite
+from tests.support.backups.sites import EmbeddedSite
 
 pytestmark = pytest.mark.req("SAFE-23")
 

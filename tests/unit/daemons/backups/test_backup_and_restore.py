@@ -32,8 +32,8 @@ from emberkeep.blobs.model import permanent
 from emberkeep.daemons.backups.creating import create
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome
+from tests.support.backups.sites import CODE, CODE_SHA256, EmbeddedSite, made_savepoint, restored, with_savepoint
 from tests.support.contracts.job_store import job, result_of
-from tests.unit.daemons.backups.sites import CODE, CODE_SHA256, EmbeddedSite, made_savepoint, restored, with_savepoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-23")]
 

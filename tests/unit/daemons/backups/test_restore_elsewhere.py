@@ -12,8 +12,8 @@ from emberkeep.backups.continuation import From
 from emberkeep.daemons.backups.creating import create
 from emberkeep.jobs.checkpoints import SavepointPointer
 from emberkeep.jobs.model import DriverHome
+from tests.support.backups.sites import EmbeddedSite, made_savepoint, restored, with_savepoint
 from tests.support.contracts.job_store import procedure, result_of, upgrade
-from tests.unit.daemons.backups.sites import EmbeddedSite, made_savepoint, restored, with_savepoint
 from tests.unit.formats.golden_next import MANIFEST
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-23")]

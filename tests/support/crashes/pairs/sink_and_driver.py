@@ -9,7 +9,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.local_state.errors import Exists
 from tests.support.contracts.durable_state import read
 from tests.support.crashes.followed import FollowedFiles
-from tests.support.crashes.pair import Pair, Roots
+from tests.support.crashes.pairs.pair import Pair, Roots
 from tests.support.crashes.sink import Query, all_rows
 
 

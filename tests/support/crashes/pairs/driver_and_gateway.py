@@ -18,7 +18,7 @@ from emberkeep.local_state.model import DRIVER, Caller, StatePath
 from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 from tests.support.contracts.durable_state import read
 from tests.support.crashes.followed import FollowedFiles
-from tests.support.crashes.pair import Pair, Roots
+from tests.support.crashes.pairs.pair import Pair, Roots
 from tests.support.state_faults import TemporarySpool
 
 JOB, SLOT = JobId("1" * 32), AllocationId("a" * 32)

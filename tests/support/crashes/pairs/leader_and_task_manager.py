@@ -25,7 +25,7 @@ from tests.support.contracts.job_store import job, result_of
 from tests.support.crashes.blobs import CONTENTS, KEYS, pieces
 from tests.support.crashes.followed import FollowedFiles
 from tests.support.crashes.leader import DATABASE
-from tests.support.crashes.pair import Pair, Roots
+from tests.support.crashes.pairs.pair import Pair, Roots
 
 LEADER, TASK_MANAGER = 0, 1
 _JOBS = {1: "a", 2: "b"}  # and the BLOB that each needs

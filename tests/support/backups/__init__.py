@@ -1,0 +1,1 @@
+"""Clusters without processes that are backed up and restored."""

@@ -1,0 +1,1 @@
+"""Pairs of components: each machine crashes while the other one works."""
