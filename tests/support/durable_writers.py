@@ -106,6 +106,7 @@ def modules_at_work(components: Collection[Component], scratch: Path) -> set[str
     for number, component in enumerate(components):
         root = scratch / str(number) / "whole"
         root.mkdir(parents=True)
+        component.given(root)
         witness = _Witness(root, remembers=False)
         with observed(witness), contextlib.suppress(EmberkeepError):
             component.live(root, witness)

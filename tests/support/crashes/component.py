@@ -33,15 +33,17 @@ class Component:
 
     ``process``: whose disk it is. ``live``: does everything that changes the disk, and marks each promise that it has
     given; raises EmberkeepError, OSError or NotDone where the disk refuses. ``check``: restarts from a crash, raises
-    AssertionError if a promise is broken. ``unseen``: the end of the names of files that other code writes, and that a
-    restart need not find. ``most_sizes``: the disk refuses other code, such as SQLite, by letting no file grow beyond
-    one of these sizes (bytes), in one life each; empty: it refuses each step once.
+    AssertionError if a promise is broken. ``given``: writes what is on the disk, durably, when the life begins.
+    ``unseen``: the end of the names of files that other code writes, and that a restart need not find. ``most_sizes``:
+    the disk refuses each step once, and other code, such as SQLite, by letting no file grow beyond one of these sizes
+    (bytes), in one life each.
     """
 
     name: str
     process: str
     live: Live
     check: Check
+    given: Callable[[Path], None] = lambda _: None
     unseen: str = ""
     most_sizes: Sequence[int] = ()
 
@@ -105,7 +107,7 @@ def try_component(component: Component, scratch: Path) -> Points:
         files.build(scratch / "after", crash.loss, crash.step)
         _check(component, replace(crash, directory=scratch / "after"), points)
     refusals = [_Refusal(size=size) for size in component.most_sizes]
-    for refusal in refusals or [_Refusal(step=step) for step in range(files.steps)]:
+    for refusal in (*refusals, *(_Refusal(step=step) for step in range(files.steps))):
         refused = _lived(component, scratch / "refused", points, refusal)
         points.tried[REFUSED] += 1
         refused.build(scratch / "after", Loss.CLEAN)
@@ -137,6 +139,7 @@ class _Refusal:
 
 def _lived(component: Component, root: Path, points: Points, refusal: _Refusal | None) -> FollowedFiles:
     root.mkdir(parents=True)
+    component.given(root)
     step = None if refusal is None else refusal.step
     files = FollowedFiles(root, None if step is None else refusing(step), remembers=refusal is None)
     try:

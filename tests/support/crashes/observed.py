@@ -133,13 +133,13 @@ class _Observer:
 
     def open_file(self, file: Any, mode: str = "r", buffering: int = -1, *more: Any, **options: Any) -> Any:
         """Replace ``open``: a file that is written to is written through ``os``."""
-        is_path = not isinstance(file, int)
-        if not is_path or not set(mode) & set("wax+") or "opener" in options or self._of_path(file, None) is None:
+        disk = self._of_file(file) if isinstance(file, int) else self._of_path(file, None)
+        if disk is None or not set(mode) & set("wax+") or "opener" in options:
             return _OPEN_FILE(file, mode, buffering, *more, **options)
         assert set(mode) <= set("wbax"), "text, and reading beside writing, is not recorded"
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         flags |= {"w": os.O_TRUNC, "a": os.O_APPEND, "x": os.O_EXCL}[mode[0]]
-        raw = _Written(self.open(file, flags, 0o666), self.write)
+        raw = _Written(file if isinstance(file, int) else self.open(file, flags, 0o666), self.write)
         return raw if buffering == 0 else io.BufferedWriter(raw)
 
     # --- names --------------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class _Observer:
 
 
 class _Written(io.RawIOBase):
-    """A file that is written to through ``os``."""
+    """A file that is written to through ``os``, at its end."""
 
     def __init__(self, descriptor: int, write: Callable[[int, bytes], int]) -> None:
         self._descriptor = descriptor
@@ -255,6 +255,13 @@ class _Written(io.RawIOBase):
 
     def writable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        assert (offset, whence) == (0, os.SEEK_CUR), "what is written elsewhere than at the end is not recorded"
+        return os.lseek(self._descriptor, 0, os.SEEK_CUR)
 
     def write(self, data: Any) -> int:
         return self._write(self._descriptor, bytes(data))

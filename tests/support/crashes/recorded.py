@@ -249,10 +249,12 @@ class RecordedFiles:
 
     def _put(self, file: int, node: File, data: bytes, at: int) -> None:
         written = 0
-        while written < len(data):
-            written += os.pwrite(file, data[written:], at + written)
+        try:
+            while written < len(data):
+                written += os.pwrite(file, data[written:], at + written)
+        finally:  # the disk may refuse the rest
+            node.content = node.content[:at].ljust(at, b"\0") + data[:written] + node.content[at + written :]
         os.lseek(file, at + len(data), os.SEEK_SET)
-        node.content = node.content[:at].ljust(at, b"\0") + data + node.content[at + len(data) :]
 
     def _scan(self, path: Path, directory: Directory) -> None:
         self._nodes[path.stat().st_ino] = directory
