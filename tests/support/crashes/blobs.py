@@ -90,6 +90,7 @@ def live_shared_blobs(root: Path, files: RecordedFiles) -> None:
             for owner, name in ((JOB, "a"), (JOB, "b"), (OTHER, "c"), (OTHER, "a")):
                 await store.put(owner, KEYS[name], sources[name])
                 files.mark(f"{owner} {name}")
+            await DirectoryBlobs(root / "blobs").put(JOB, KEYS["b"], sources["b"])  # a process that has listed nothing
             files.mark(f"deleting {JOB} a")
             await store.delete(JOB, [KEYS["a"]])
             files.mark(f"deleting {OTHER} a")

@@ -117,7 +117,8 @@ class BlobTree:
         place, source, target = (owner, key), str(temporary), str(self.file(owner, key))
         new = identity(os.lstat(source))
         with self._lock:
-            existed = self._index.has(place)
+            # The index lacks what another process has stored, or this one before it has listed anything.
+            existed = self._index.has(place) or _identity_or_none(self.file(owner, key)) is not None
             if owner not in self._durable:
                 self._make_owner(owner)
             try:

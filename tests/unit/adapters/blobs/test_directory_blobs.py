@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.blobs import files_tree
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.files_copy import copy_hashed
 from emberkeep.adapters.blobs.ha_store import open_blob_storage
@@ -71,6 +72,24 @@ async def test_what_another_process_deleted_is_stored_anew(root: Path, tmp_path:
     assert names_in(root) == {f"{OTHER}/{key}"}
     await store.put(ONE, key, file)
     assert names_in(root) == {f"{OTHER}/{key}", f"{ONE}/{key}"}
+
+
+async def test_what_another_process_has_stored_stays_if_it_cannot_be_stored_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, file = new_file(tmp_path, "a")
+    await DirectoryBlobs(root).put(ONE, key, file)
+
+    def cannot_sync(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(files_tree, "sync_directory", cannot_sync)
+    store = DirectoryBlobs(root)
+    with pytest.raises(Unavailable):
+        await store.put(ONE, key, file)
+    with pytest.raises(Unavailable):
+        await store.put(OTHER, key, file)
+    assert names_in(root) == {f"{ONE}/{key}"}, "what is new is taken back"
 
 
 @pytest.mark.req("BLOB-5")
