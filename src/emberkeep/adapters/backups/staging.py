@@ -7,6 +7,7 @@ target's name, and an existing file or directory is never replaced.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -26,6 +27,7 @@ from emberkeep.base.files.operations import SYSTEM_FILES
 from emberkeep.base.files.private import make_private
 
 _PIECE = 1024**2  # bytes read at once
+_NAME_TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})  # by a directory, or by anything else
 _HINT = "choose another name: a backup is never overwritten"
 
 
@@ -100,10 +102,11 @@ def complete(staging: Staging, target: Path, manifest: BackupManifest, token: st
     for directory, _, _ in os.walk(staging.root, topdown=False):
         sync_directory(Path(directory))
     try:
-        target.mkdir(mode=0o700)  # claims the name: a directory is renamed over an empty one, never over another
-        staging.root.rename(target)
-    except (FileExistsError, NotADirectoryError):
-        raise Conflict(f"{target} already exists", hint=_HINT) from None
+        staging.root.rename(target)  # replaces an empty directory, and nothing else
+    except OSError as error:
+        if error.errno in _NAME_TAKEN:
+            raise Conflict(f"{target} already exists", hint=_HINT) from None
+        raise
     sync_directory(target.parent)
 
 
@@ -124,7 +127,8 @@ def _pack(staging: Staging, target: Path, names: list[str]) -> None:
             os.fsync(file.fileno())
         _publish(temporary, target)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # as of the members, what is left does not make the backup fail
+            temporary.unlink(missing_ok=True)
     sync_directory(target.parent)
 
 

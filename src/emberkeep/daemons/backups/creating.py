@@ -47,7 +47,8 @@ log = structlog.get_logger(__name__)
 async def create(configuration: Configuration, layout: StateLayout, target: Path, *, with_keys: bool) -> BackupManifest:
     """Write a backup to ``target``: a directory, or one file if the name ends in ``.tar``.
 
-    Raises Conflict (the target exists), Unavailable, RetryLater, Fatal. Nothing is left then.
+    Raises Conflict (the target exists), Unavailable, RetryLater, Fatal. Nothing is left then; but if only the name
+    could not be made durable, the backup is there, and complete.
     """
     token = await asyncio.to_thread(own_token, layout)
     if token is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -21,11 +22,12 @@ from emberkeep.adapters.backups import database_restore
 from emberkeep.adapters.backups.keys import own_token
 from emberkeep.adapters.backups.node_records import Node, Nodes, NodesRecord
 from emberkeep.adapters.backups.reading import open_backup
+from emberkeep.adapters.backups.staging import Staging
 from emberkeep.adapters.backups.verification import verify
 from emberkeep.adapters.blobs import directory
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.backups.continuation import From
-from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest
+from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest, Member
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.files.ownership import OwnedPlaceKind, Owner, encode_owner, read_owner
 from emberkeep.blobs.model import permanent
@@ -294,6 +296,28 @@ async def test_a_backup_is_never_overwritten_and_leaves_nothing_beside(old: Embe
                 await backed_up(old, place / name)
         assert (place / name).read_text() == "mine"
     assert sorted(path.name for path in place.iterdir()) == ["backup", "backup.tar"]
+
+
+@pytest.mark.parametrize("name", ["backup", "backup.tar"])
+async def test_a_name_that_another_backup_takes_while_this_one_is_made_keeps_that_one(
+    old: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    async with old.led() as store:
+        await old.accept(store, 1)
+        usual = Staging.described
+
+        def described(staging: Staging, names: list[str]) -> tuple[Member, ...]:
+            monkeypatch.undo()
+            asyncio.run(backed_up(old, tmp_path / name))
+            return usual(staging, names)
+
+        monkeypatch.setattr(Staging, "described", described)
+        with pytest.raises(Conflict, match="already exists"):
+            await backed_up(old, tmp_path / name)
+    reader = open_backup(tmp_path / name)
+    assert verify(reader, old.token()).is_sound
+    reader.close()
+    assert not list(tmp_path.glob("*.partial*"))
 
 
 @pytest.mark.parametrize(
