@@ -77,9 +77,12 @@ class DatabaseRestore:
             self._check_locked()
 
     def _check_locked(self) -> None:
-        if self.unfinished is None and self._path.exists():
+        # SQLite would read the log of an earlier store as that of the restored one.
+        parts = (self._path.with_name(f"{DATABASE}{suffix}") for suffix in ("", "-wal", "-journal"))
+        present = next((path for path in parts if path.exists()), None)
+        if self.unfinished is None and present is not None:
             raise Conflict(
-                f"there is a job store already: {self._path}",
+                f"there is a job store already: {present}",
                 hint="restore into an empty state directory (--state-dir), or move this one away",
             )
         drawn = read_drawn_id(self._layout.root)

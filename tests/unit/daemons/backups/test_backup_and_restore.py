@@ -253,6 +253,23 @@ async def test_a_restore_that_lacks_only_its_last_step_takes_that_step(
         assert len(await store.recover()) == 1
 
 
+async def test_nothing_is_restored_beside_the_log_of_an_earlier_job_store(old: EmbeddedSite, tmp_path: Path) -> None:
+    """SQLite would read that log as the restored job store's, and continue with the records of the lost one."""
+    place, killed = old.layout.job_manager, tmp_path / "killed"
+    async with old.led() as store:
+        await old.accept(store, 1)
+        await backed_up(old, tmp_path / "backup")
+        await old.accept(store, 2)
+        shutil.copytree(place, killed)
+    shutil.rmtree(place)
+    killed.rename(place)
+    (place / "jobs.sqlite").rename(tmp_path / "moved-away")
+    with pytest.raises(Conflict, match=r"there is a job store already: .*jobs\.sqlite-wal"):
+        await restored(old, tmp_path / "backup")
+    (place / "jobs.sqlite-wal").unlink()
+    assert (await restored(old, tmp_path / "backup")).done
+
+
 async def test_a_listener_at_the_address_of_the_lost_job_manager_prevents_the_restore(
     old: EmbeddedSite, new: EmbeddedSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
