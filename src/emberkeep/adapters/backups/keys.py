@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from emberkeep.adapters.backups.names import CA, CA_KEY, TOKEN
@@ -44,19 +45,34 @@ def token_in(reader: BackupReader) -> str | None:
         return None
 
 
+def check_keys(layout: StateLayout, reader: BackupReader, manifest: BackupManifest) -> None:
+    """Raise Conflict if the cluster has other keys than those in the backup. Raises OSError."""
+    for path, data, _ in _keys(layout, reader, manifest):
+        if path.exists():
+            _require_same(path, data)
+
+
 def install_keys(layout: StateLayout, reader: BackupReader, manifest: BackupManifest) -> None:
     """Write the keys of a backup to where the cluster expects them. Raises Conflict if other ones are there, Fatal."""
-    present = {member.name for member in manifest.members}
-    for name, path in key_files(layout).items():
-        if name not in present:
-            continue
-        data = reader.read(name)
+    for path, data, mode in _keys(layout, reader, manifest):
         make_private_durably(path.parent)
         try:
-            create_file(path, data, mode=0o644 if name == CA else 0o600)
+            create_file(path, data, mode=mode)
         except Conflict:
-            if path.read_bytes().strip() != data.strip():
-                raise Conflict(
-                    f"{path} differs from the one in the backup",
-                    hint="move it away to restore the lost cluster's, or use an empty state directory",
-                ) from None
+            _require_same(path, data)
+
+
+def _keys(layout: StateLayout, reader: BackupReader, manifest: BackupManifest) -> Iterator[tuple[Path, bytes, int]]:
+    """Yield the place, content and mode of each key in the backup."""
+    present = {member.name for member in manifest.members}
+    for name, path in key_files(layout).items():
+        if name in present:
+            yield path, reader.read(name), 0o644 if name == CA else 0o600
+
+
+def _require_same(path: Path, data: bytes) -> None:
+    if path.read_bytes().strip() != data.strip():
+        raise Conflict(
+            f"{path} differs from the one in the backup",
+            hint="move it away to restore the lost cluster's, or use an empty state directory",
+        )

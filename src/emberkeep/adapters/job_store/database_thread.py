@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from emberkeep.adapters.job_store.database import JobDatabase
-from emberkeep.adapters.job_store.unfinished_restore import RESTORING, read_unfinished, unfinished
+from emberkeep.adapters.job_store.unfinished_restore import require_finished
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.store_origin import StoreOrigin, kept_after
 from emberkeep.base.clock import Clock
@@ -58,8 +58,7 @@ class DatabaseThread:
 
     def _open(self) -> int:
         self._lock = take_lock(self._path.with_name(f"{self._path.name}.lock"))
-        if read_unfinished(self._path.parent) is not None:
-            raise unfinished(str(self._path.parent / RESTORING))
+        require_finished(self._path.parent)
         self._database = database = JobDatabase(self._path, self._graph_dir, self._clock.now_ms())
         if self._storage is not None:
             self._settle(database, self._storage)

@@ -58,6 +58,15 @@ def remove_unfinished(directory: Path) -> None:
     sync_directory(directory)
 
 
+def require_finished(directory: Path) -> None:
+    """Raise RetryLater if a restore into a JobManager's directory has begun and has not ended.
+
+    Also raises what ``read_unfinished`` raises.
+    """
+    if read_unfinished(directory) is not None:
+        raise unfinished(str(directory / RESTORING))
+
+
 def unfinished(where: str) -> RetryLater:
     """Return the error for a JobManager that finds the record at ``where``."""
     return RetryLater(

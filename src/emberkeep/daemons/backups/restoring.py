@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from emberkeep.adapters.backups.database_restore import DatabaseRestore
-from emberkeep.adapters.backups.keys import install_keys, own_token, token_in
+from emberkeep.adapters.backups.keys import check_keys, install_keys, own_token, token_in
 from emberkeep.adapters.backups.names import NODES
 from emberkeep.adapters.backups.node_records import read_nodes
 from emberkeep.adapters.backups.nodes_restore import NodesRestore
@@ -54,12 +54,15 @@ class RestoreTarget(Protocol):
     async def check(self) -> None:
         """Raise Conflict unless there is no job store and no leader."""
 
-    async def restore(self, take: TakeStorage, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
-        """Make the job store."""
+    async def restore(self, take: TakeOver, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
+        """Make the job store.
+
+        Record first that the restore has begun, so that no JobManager leads before it has ended; then call ``take``.
+        """
 
 
-class TakeStorage(Protocol):
-    """Takes over the storage for a job store, and returns the storage's identity."""
+class TakeOver(Protocol):
+    """Writes the cluster's keys, takes over the storage for a job store, and returns the storage's identity."""
 
     async def __call__(self, identity: str) -> str: ...
 
@@ -75,6 +78,7 @@ async def restore(
     _require_same_kind(configuration, manifest)
     async with _target(configuration, layout, reader, manifest, token) as target:
         await target.check()
+        await asyncio.to_thread(check_keys, layout, reader, manifest)
         take_over = StorageTakeOver(layout, manifest, SystemClock().now_ms)
         storage = await asyncio.to_thread(take_over.look, await target.unfinished())
         answering = await _answering(manifest.addresses)
@@ -87,9 +91,9 @@ async def restore(
         plan = _plan(manifest, storage, jobs, layout, answering, request)
         if not request.apply:
             return plan
-        await asyncio.to_thread(install_keys, layout, reader, manifest)
 
         async def take(identity: str) -> str:
+            await asyncio.to_thread(install_keys, layout, reader, manifest)
             return await asyncio.to_thread(take_over.take, identity)
 
         await target.restore(take, RestoredFiles(reader, manifest, moved_places(manifest, layout)), jobs)
@@ -219,7 +223,7 @@ class _EmbeddedTarget:
     async def check(self) -> None:
         await asyncio.to_thread(self._database.check)
 
-    async def restore(self, take: TakeStorage, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
+    async def restore(self, take: TakeOver, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
         database = self._database
         with database.locked():
             identity = await asyncio.to_thread(database.begin)
@@ -243,7 +247,7 @@ class _ZooKeeperTarget:
     async def check(self) -> None:
         await self._nodes.check()
 
-    async def restore(self, take: TakeStorage, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
+    async def restore(self, take: TakeOver, files: RestoredFiles, jobs: Sequence[RestoredJob]) -> None:
         identity = await self._nodes.begin()
         storage_id = await take(identity)
         handles = await asyncio.to_thread(files.write_graphs, jobs, self._layout.graphs)

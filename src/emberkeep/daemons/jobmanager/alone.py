@@ -11,6 +11,7 @@ from emberkeep.adapters.http.security import check_bind_address
 from emberkeep.adapters.http.server import serve_http
 from emberkeep.adapters.http.token_file import load_or_create_token
 from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.unfinished_restore import require_finished
 from emberkeep.adapters.shared_storage.cluster import ClusterStorage
 from emberkeep.adapters.shared_storage.watch import StorageWatch
 from emberkeep.base.configuration.layout import StateLayout
@@ -50,10 +51,12 @@ async def job_manager_process(
 
     Running jobs continue without the JobManager. After an orderly end, unused BLOBs are deleted (BLOB-16); a JobManager
     that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict (another
-    JobManager leads).
+    JobManager leads), RetryLater (a restore from a backup has not ended).
     """
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
+    # Before this process makes a token, a CA or a cluster id: a restore that was interrupted has to write these.
+    await asyncio.to_thread(require_finished, layout.job_manager)
     token = load_or_create_token(layout.token_file)
     webhook = webhook_settings(configuration)
     otlp = otlp_settings(configuration, layout)

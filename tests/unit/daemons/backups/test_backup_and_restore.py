@@ -19,13 +19,15 @@ import msgspec
 import pytest
 
 from emberkeep.adapters.backups import database_restore
-from emberkeep.adapters.backups.keys import own_token
+from emberkeep.adapters.backups.keys import key_files, own_token
+from emberkeep.adapters.backups.names import CA_KEY
 from emberkeep.adapters.backups.node_records import Node, Nodes, NodesRecord
 from emberkeep.adapters.backups.reading import open_backup
 from emberkeep.adapters.backups.staging import Staging
 from emberkeep.adapters.backups.verification import verify
 from emberkeep.adapters.blobs import directory
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.job_store.unfinished_restore import RESTORING, UnfinishedRestore, write_unfinished
 from emberkeep.backups.continuation import From
 from emberkeep.backups.model import ATTEMPTS_SKIPPED, BackupManifest, Member
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
@@ -36,6 +38,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome
 from tests.support.backups.sites import CODE, CODE_SHA256, EmbeddedSite, made_savepoint, restored, with_savepoint
 from tests.support.contracts.job_store import job, result_of
+from tests.unit.daemons.jobmanager.leader import leading
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-23")]
 
@@ -251,6 +254,36 @@ async def test_a_restore_that_lacks_only_its_last_step_takes_that_step(
     await restored(new, tmp_path / "backup")
     async with new.led() as store:
         assert len(await store.recover()) == 1
+
+
+@pytest.mark.parametrize("encryption", ["none", "tls"])
+async def test_a_job_manager_that_must_wait_for_a_restore_makes_no_keys_and_no_id(
+    tmp_path: Path, encryption: str
+) -> None:
+    """The restore that continues would find other ones than those that it has to write."""
+    record = UnfinishedRestore(manifest_sha256="0" * 64, identity="i")
+    place = tmp_path / "state" / "jobmanager"
+    place.mkdir(parents=True)
+    write_unfinished(place, record)
+    settings = {"security.encryption": encryption, "metrics.otlp.endpoint": "http://127.0.0.1:1/v1/metrics"}
+    with pytest.raises(RetryLater, match="a restore from a backup has not ended"):
+        async with asyncio.timeout(20), leading(tmp_path, settings):
+            pass
+    assert [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()] == [RESTORING]
+
+
+async def test_other_keys_are_noticed_before_the_restore_begins(
+    old: EmbeddedSite, new: EmbeddedSite, tmp_path: Path
+) -> None:
+    (ca := key_files(old.layout)[CA_KEY]).parent.mkdir(parents=True)
+    ca.write_bytes(b"the key of the lost cluster")
+    await running(old, tmp_path / "backup")
+    (other := key_files(new.layout)[CA_KEY]).parent.mkdir(parents=True)
+    other.write_bytes(b"another key")
+    for apply in (False, True):
+        with pytest.raises(Conflict, match=f"{other} differs from the one in the backup"):
+            await restored(new, tmp_path / "backup", apply=apply)
+    assert not new.layout.job_manager.exists()
 
 
 async def test_nothing_is_restored_beside_the_log_of_an_earlier_job_store(old: EmbeddedSite, tmp_path: Path) -> None:
