@@ -21,7 +21,7 @@ from tests.support.crashes.task_manager import every_file
 from tests.support.durable_writers import EXCEPTIONS, durable_writers, modules_at_work
 
 
-@pytest.mark.req("LOC-2", "LOC-3", "LOC-5", "LOC-7", "LOC-8", "SAFE-4", "SAFE-24", "END-7")
+@pytest.mark.req("LOC-2", "LOC-3", "LOC-5", "LOC-7", "LOC-8", "SAFE-4", "SAFE-23", "SAFE-24", "END-7")
 @pytest.mark.parametrize("component", COMPONENTS, ids=lambda component: f"{component.process}: {component.name}")
 def test_after_each_step_a_restart_finds_what_was_promised(component: Component) -> None:
     with scratch_directory() as scratch:

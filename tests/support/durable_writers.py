@@ -34,20 +34,10 @@ _DURABLE = frozenset(
 )
 _SYNCS = frozenset({"fsync", "fdatasync", "syncfs"})
 
-_BACKUP = "SQLite writes a part of it in files that the record does not see; see unit/daemons/backups"
 _NO_PROMISE = "what a crash leaves of it is not used, and it is made again: "
 EXCEPTIONS: Final = {
-    "adapters.backups.database_restore": _BACKUP,
-    "adapters.backups.job_files": _BACKUP,
-    "adapters.backups.keys": _BACKUP,
-    "adapters.backups.reading": _BACKUP,
-    "adapters.backups.staging": _BACKUP,
-    "adapters.job_store.unfinished_restore": _BACKUP,
-    "adapters.job_store.database_thread": "only makes the directory of the job store's database",
-    "adapters.shared_storage.cluster": "only makes the storage's directory",
     "adapters.shared_storage.event_log_copier": f"{_NO_PROMISE}copies for a History Server",
     "adapters.shared_storage.event_logs": "only tries whether Spark could write an event log",
-    "adapters.slurm.ended_jobs": f"{_NO_PROMISE}Slurm is asked",
     "adapters.webhdfs.port": "tried as the gateway's port: it hands its write to a thread",
     "cli.system.files": "units of the operating system, which an administrator writes again",
     "client.clusters.run_directories": f"{_NO_PROMISE}a directory of one run",

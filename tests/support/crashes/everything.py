@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.crashes import (
     authority,
+    backups,
     driver,
     gateway,
     leader,
@@ -23,6 +24,7 @@ COMPONENTS = (
     *records.COMPONENTS,
     *authority.COMPONENTS,
     *storage.COMPONENTS,
+    *backups.COMPONENTS,
 )
 
 PAIRS = {pair.name: pair for pair in (leader_and_task_manager.PAIR, driver_and_gateway.PAIR, sink_and_driver.PAIR)}

@@ -10,6 +10,7 @@ import msgspec
 
 from emberkeep.adapters.leader_news.file import read_leader_file, write_leader_file
 from emberkeep.adapters.shared_storage.marks import MARKS_FILE, read_marks, write_marks
+from emberkeep.adapters.slurm.ended_jobs import read_ended, write_ended
 from emberkeep.base.cluster_identity import IDENTITY_FILE, cluster_id, read_drawn_id
 from emberkeep.base.configuration.layout import StateLayout
 from emberkeep.base.configuration.values import Configuration
@@ -177,6 +178,15 @@ _KEPT = (
         LEADER,
         "marks of data to delete",
         KeptFile(MARKS_FILE, _written(write_marks, *_MARKS), lambda path: read_marks(path) or None),
+    ),
+    (
+        LEADER,
+        "ended Slurm jobs",
+        KeptFile(
+            "ended.record",
+            _written(write_ended, frozenset({101}), frozenset({101, 102})),
+            lambda path: read_ended(path) or None,
+        ),
     ),
     (
         LEADER,
