@@ -18,11 +18,12 @@ from tools import check_facts, wrap_docs
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Files written by code: `<module>.render() -> str` is the whole file, wrapped if it is a page. `--write` brings them up
-# to date.
+# Files written by code, or with a part that is: `<module>.render() -> str` is the whole file, wrapped if it is a page.
+# `--write` brings them up to date.
 GENERATED = {
     "docs/configuration.md": "tools.option_reference",
     "docs/credentials.md": "tools.credential_reference",
+    "docs/limits.md": "campaign.floors.figures",
     "docs/metrics.md": "tools.metric_reference",
     "docs/production/ports.md": "tools.port_reference",
     "docs/reliability.md": "campaign.published",

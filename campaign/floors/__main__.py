@@ -1,4 +1,6 @@
-"""``python -m campaign.floors``: find how few resources the daemons need, and print a table. Needs root and cgroup v1.
+"""``python -m campaign.floors``: find how few resources the daemons need. Needs root and cgroup v1.
+
+A search of all resources of all daemons is published: it replaces `docs/figures/floors.json`.
 
 python -m campaign.floors --daemons jobmanager,taskmanager --resources descriptors,memory,disk
 python -m campaign.floors --once jobmanager:descriptors:100
@@ -10,12 +12,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
+from campaign.floors.figures import DAEMONS, FIGURES, UNITS, Floor, Resource, found_here, write_floors
 from campaign.floors.places import is_possible
 from campaign.floors.search import smallest
 from campaign.floors.squeeze import squeeze
-from campaign.floors.trial import Resource, Trial, Tried, attempt
+from campaign.floors.trial import JOBS, Trial, Tried, attempt
+from campaign.tables import table
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,12 @@ class Range:
     low: int
     high: int
     step: int
-    unit: str
 
 
-DAEMONS = ("jobmanager", "taskmanager")
 RANGES = {
-    Resource.DESCRIPTORS: Range(8, 512, 8, ""),
-    Resource.MEMORY: Range(20, 512, 4, " MiB"),
-    Resource.DISK: Range(20, 10_240, 20, " KiB"),
+    Resource.DESCRIPTORS: Range(8, 512, 8),
+    Resource.MEMORY: Range(20, 512, 4),
+    Resource.DISK: Range(20, 10_240, 20),
 }
 
 
@@ -41,27 +45,33 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def floor(daemon: str, resource: Resource) -> str:
-    """Return a row of the table: the floor, and what happens below it."""
+async def find_floor(daemon: str, resource: Resource) -> tuple[Floor, str]:
+    """Return the floor, and what happened with a little less."""
     within = RANGES[resource]
     failures: dict[int, Tried] = {}
 
     async def works(amount: int) -> bool:
         tried = await attempt(Trial(daemon, resource, amount))
-        say(f"{daemon} with {amount}{within.unit} of {resource}: {tried.problem or 'works'}")
+        say(f"{daemon} with {amount}{UNITS[resource]} of {resource}: {tried.problem or 'works'}")
         if not tried.works:
             failures[amount] = tried
         return tried.works
 
     found = await smallest(works, within.low, within.high, within.step)
     below = failures[max(failures)].problem if failures else ""
-    amount = f"more than {within.high}{within.unit}" if found is None else f"{found}{within.unit}"
-    return f"| {daemon} | {resource} | {amount} | {below} |"
+    return Floor(daemon, resource, within.high if found is None else found, found is not None), below
 
 
-async def search(daemons: list[str], resources: list[Resource]) -> None:
-    rows = [await floor(daemon, resource) for daemon in daemons for resource in resources]
-    say("\n| daemon | resource | floor | with a little less |\n|---|---|---|---|\n" + "\n".join(rows))
+async def search(daemons: list[str], resources: list[Resource], target: Path) -> None:
+    """Find floors and print them. Write them to ``target`` if nothing was left out. Raises Fatal."""
+    began = time.monotonic()
+    found = [await find_floor(daemon, resource) for daemon in daemons for resource in resources]
+    rows = [(floor.daemon, str(floor.resource), str(floor), below) for floor, below in found]
+    say("\n" + "\n".join(table(("daemon", "resource", "floor", "with a little less"), rows)))
+    floors = found_here([floor for floor, _ in found], JOBS, time.monotonic() - began)
+    if floors.is_complete:
+        write_floors(target, floors)
+        say(f"written to {target}: `python -m tools.check_docs --write` brings the page about limits up to date")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,7 +95,8 @@ def main(arguments: list[str] | None = None) -> int:
         tried = asyncio.run(attempt(Trial(daemon, Resource(resource), int(amount))))
         say(tried.problem or "works")
         return 0 if tried.works else 1
-    asyncio.run(search(options.daemons.split(","), [Resource(each) for each in options.resources.split(",")]))
+    resources = [Resource(each) for each in options.resources.split(",")]
+    asyncio.run(search(options.daemons.split(","), resources, FIGURES))
     return 0
 
 

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from campaign.floors.figures import Resource
 from campaign.floors.places import small_disk
-from campaign.floors.trial import Resource, ended, submit
+from campaign.floors.trial import ended, submit
 from campaign.processes.cluster import Member, RealCluster
 from campaign.spark.control import Control
 from emberkeep.base.errors import EmberkeepError

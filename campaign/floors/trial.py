@@ -10,11 +10,11 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
 
+from campaign.floors.figures import Resource
 from campaign.floors.places import memory_group, small_disk
 from campaign.processes.cluster import RealCluster
 from campaign.spark.control import Control
@@ -30,12 +30,6 @@ SECONDS = 30.0  # within which the jobs, of some seconds, must have ended
 JOB = Path(__file__).parents[1] / "processes" / "job.py"
 _ENTRIES, _PAUSE = "10", "0.05"
 _POLL = 0.2
-
-
-class Resource(StrEnum):
-    DESCRIPTORS = "descriptors"
-    MEMORY = "memory"  # MiB
-    DISK = "disk"  # KiB
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from campaign.floors.figures import Resource
 from campaign.floors.places import is_possible
 from campaign.floors.squeeze import squeeze
-from campaign.floors.trial import Resource, Trial, attempt
+from campaign.floors.trial import Trial, attempt
 from emberkeep.base.connections import LEAST_DESCRIPTORS, LEAST_ON_NODES
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
