@@ -140,12 +140,16 @@ class RestoreLife:
         asyncio.run(self._check_whole(cluster, site))
 
     def _check_storage(self, cluster: LostCluster, site: EmbeddedSite) -> None:
-        if self._survives:
-            before, now = _files(cluster.site.layout.storage), _files(site.layout.storage)
-            lost = [
-                name for name, data in before.items() if not is_owner_file(Path(name).name) and now.get(name) != data
-            ]
-            assert not lost, f"the storage has lost {lost}"
+        if not self._survives:
+            return
+        lost, storage = cluster.site.layout.storage, site.layout.storage
+        before, now = _files(lost), _files(storage)
+        gone = [name for name, data in before.items() if not is_owner_file(Path(name).name) and now.get(name) != data]
+        assert not gone, f"the storage has lost {gone}"
+        owned, owns = read_owner(lost), read_owner(storage)
+        assert owned is not None
+        assert owns is not None
+        assert owns.belongs_to == owned.belongs_to or owned.belongs_to in owns.replaced, "the lost cluster may lead"
 
     def _is_complete(self, cluster: LostCluster, site: EmbeddedSite) -> bool:
         """True if only the answer was lost. Raises AssertionError if a JobManager would lead without all jobs."""

@@ -65,12 +65,16 @@ class StorageTakeOver:
         Raises what ``look`` raises.
         """
         self.look(identity)
+        self._note_replaced()  # before the storage is another one's: at no moment may the lost job store lead with it
         storage = ClusterStorage(self._layout, self._now_ms)
         place = storage.settle(StoreOrigin(identity=identity, storage="", was_led=False)) or storage.adopt()
-        owner = read_owner(self._layout.storage_record)
-        assert owner is not None, "the storage has just been claimed"  # noqa: S101
-        if self._manifest.identity not in owner.replaced:
-            replaced = (*owner.replaced, self._manifest.identity)
-            rewrite(self._layout.storage_record, msgspec.structs.replace(owner, replaced=replaced))
+        self._note_replaced()
         storage.blobs.adopt()
         return place
+
+    def _note_replaced(self) -> None:
+        """Record in the storage, if it has an owner, that the lost job store has been replaced."""
+        place = self._layout.storage_record
+        owner = read_owner(place) if is_directory(place) else None
+        if owner is not None and self._manifest.identity not in owner.replaced:
+            rewrite(place, msgspec.structs.replace(owner, replaced=(*owner.replaced, self._manifest.identity)))
