@@ -31,12 +31,22 @@ class File:
         if loss in (Loss.LOST, Loss.REORDERED):
             return self.durable
         # What was overwritten or cut off since the last sync is as doubtful as what was added.
-        pairs = enumerate(zip(self.durable, self.content, strict=False))
-        differing = (number for number, (one, other) in pairs if one != other)
-        synced = self.content[: next(differing, min(len(self.durable), len(self.content)))]
+        synced = self.content[: _same(self.durable, self.content)]
         rest = self.content[len(synced) :]
         half = (len(rest) + 1) // 2
         return synced + (bytes(half) + rest[half:] if loss is Loss.TORN else rest[: len(rest) - half])
+
+
+def _same(one: bytes, other: bytes) -> int:
+    """Return how many bytes both begin with. Byte by byte, this took half of the time for files such as databases."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
 
 
 @dataclass(eq=False)
