@@ -77,6 +77,12 @@ class AwaitGate:
             return self._awaited
 
     @property
+    def is_starting(self) -> bool:
+        """True while a start of the script has passed the gate and has not returned yet."""
+        with self._changed:
+            return self._starting > 0
+
+    @property
     def start_waits(self) -> bool:
         """True if the script starts a query, which waits until the gate is released."""
         with self._changed:
@@ -110,24 +116,19 @@ class AwaitGate:
             return self._changed.wait_for(lambda: self._state is not _State.HELD, left)
 
     def wait_until_awaited(self, seconds: float) -> bool:
+        """Wait until the script has awaited a query and starts none; return False if ``seconds`` pass first."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._awaited, seconds)
+            return self._changed.wait_for(lambda: self._awaited and not self._starting, seconds)
 
     @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Enclose the script's start of a query: wait while the gate is held.
+    def starting(self, *, waits: bool = True) -> Iterator[None]:
+        """Enclose the script's start of a query: wait while the gate is held, unless ``waits`` is False.
 
-        Raises SystemExit if the job has ended.
+        Raises SystemExit if the start waits and the job has ended.
         """
         with self._changed:
-            self._start_waits += 1
-            try:
-                self._changed.wait_for(lambda: self._state is not _State.HELD)
-            finally:
-                self._start_waits -= 1
-            if self._state is _State.ENDED:
-                self._notices.say("the job was stopped: the script starts no further query and ends here")
-                raise SystemExit(0)
+            if waits:
+                self._wait_to_start()
             self._starting += 1
         try:
             yield
@@ -135,6 +136,16 @@ class AwaitGate:
             with self._changed:
                 self._starting -= 1
                 self._changed.notify_all()
+
+    def _wait_to_start(self) -> None:
+        self._start_waits += 1
+        try:
+            self._changed.wait_for(lambda: self._state is not _State.HELD)
+        finally:
+            self._start_waits -= 1
+        if self._state is _State.ENDED:
+            self._notices.say("the job was stopped: the script starts no further query and ends here")
+            raise SystemExit(0)
 
     def _become(self, state: _State) -> None:
         with self._changed:

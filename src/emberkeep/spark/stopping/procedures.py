@@ -163,12 +163,12 @@ class QueryProcedures:
         if not self._ending():
             raise nothing_runs()
         self.pauses.paused_at = {}
+        limit = NO_LIMIT if self._drain_begun else limit
         if not self.gate.hold(limit.seconds_left):
             raise too_late("the script was still starting a streaming query")
         queries = self._ending()  # the script may have started another query before the gate was held
         for query in queries:
             query.away = True
-        limit = NO_LIMIT if self._drain_begun else limit
         try:
             end_between_batches(queries, self.plans, note, limit)
         except TooLate as error:
@@ -255,22 +255,26 @@ class QueryProcedures:
         self.gate.end()
 
     def _await_script(self, note: Note, limit: Limit) -> None:
-        """Wait until the script has started all its queries.
-
-        A script is taken to have started them all if it awaits a query, or if its last start was 15 s ago. If it has
-        started none, wait for its first query only if an earlier attempt was already asked to run a procedure. Raises
-        ProcedureRefused when the limit is reached, unless a drain has begun.
-        """
-        while not self.gate.was_awaited:
-            started = bool(self._queries.all())
-            if started and self._queries.quiet_seconds() >= _SETTLE_SECONDS:
-                return
-            if not started and self._asked_before is None:
-                return
+        """Wait until the script has started all its queries. Raises TooLate at the limit, unless a drain has begun."""
+        while not self._has_started_all():
             if limit.is_over and not self._drain_begun:
                 raise too_late("the script did not start all its streaming queries in time")
             note("waiting for the script to start its streaming queries")
             self.gate.wait_until_awaited(_PAUSE)
+
+    def _has_started_all(self) -> bool:
+        """True if the script is taken to have started all its queries: it starts none now, and awaits one.
+
+        The same if its last start was 15 s ago. If it has started no query, wait for the first one only if an earlier
+        attempt was already asked to run a procedure.
+        """
+        if self.gate.is_starting:  # a start may restore a checkpoint, or run a batch that was planned
+            return False
+        if self.gate.was_awaited:
+            return True
+        if not self._queries.all():
+            return self._asked_before is None
+        return self._queries.quiet_seconds() >= _SETTLE_SECONDS
 
     def _ending(self) -> list[ScriptQuery]:
         """Return the queries that a stop must end or has ended."""

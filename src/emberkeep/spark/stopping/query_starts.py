@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.queries.await_hook import AwaitGate
@@ -28,7 +28,7 @@ class OrderedStarts:
         self._lock = threading.RLock()  # a signal handler of the script may interrupt its holder
 
     def admitted(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._procedures.takes_starts else self._gate.starting()
+        return self._gate.starting(waits=not self._procedures.takes_starts)
 
     def restore(self, query: ScriptQuery) -> None:
         with self._lock:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
-from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused
+from emberkeep.lifecycle.errors import NeverPossible, ProcedureRefused, TooLate
 from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.queries.await_hook import AwaitGate
+from emberkeep.spark.queries.checkpoint_logs import LogState
 from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 from emberkeep.spark.stopping import procedures, restarts
 from emberkeep.spark.stopping.batch_boundary import too_late
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 from emberkeep.spark.stopping.plan_gate import PlanGate
 from emberkeep.spark.stopping.procedures import QueryProcedures
+from emberkeep.spark.stopping.query_starts import OrderedStarts
+from emberkeep.spark.stopping.restore import Restore
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
 
 
@@ -344,3 +349,39 @@ def test_a_stop_whose_batch_may_start_a_query_says_so_if_the_batch_does_not_end(
     steps.gate.open()
     assert went_on.wait(60 if starts else 0) == starts
     assert not steps.gate.start_waits
+
+
+def starts_of(steps: QueryProcedures) -> OrderedStarts:
+    return OrderedStarts(steps.gate, cast(Restore, None), steps, lambda: None)
+
+
+@pytest.mark.req("END-5")
+@pytest.mark.parametrize("asked_before", [None, Procedure.SUSPEND])
+@pytest.mark.parametrize("name", ["check", "pause", "finish_batches"])
+def test_a_query_that_is_being_started_is_not_left_out(
+    name: str, asked_before: Procedure | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start may restore a checkpoint, or run a batch that was planned. A savepoint would lack it."""
+    monkeypatch.setattr(procedures, "end_between_batches", lambda *_: None)
+    monkeypatch.setattr(procedures, "log_state", lambda *_: LogState(planned=4, committed=4))
+    steps = of(Place(), query("/c/first"), asked_before=asked_before)
+    monkeypatch.setattr(steps.pauses, "pause", lambda *_: None)
+    calls: dict[str, Callable[[Limit], None]] = {
+        "check": lambda limit: steps.check("/savepoints/savepoint-1", notes.append, limit),
+        "pause": lambda limit: steps.pause(notes.append, limit),
+        "finish_batches": lambda limit: steps.finish_batches(notes.append, limit),
+    }
+    notes: list[str] = []
+    with starts_of(steps).admitted():
+        with pytest.raises(TooLate, match="did not start all its streaming queries in time"):
+            calls[name](Limit(time.monotonic()))
+        assert steps.gate.is_open == (asked_before is None), "nothing was held for it"
+        waiting = threading.Thread(target=calls[name], args=(NO_LIMIT,), daemon=True)
+        waiting.start()
+        until = time.monotonic() + 240
+        while not notes:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        assert set(notes) == {"waiting for the script to start its streaming queries"}
+    waiting.join(240)
+    assert not waiting.is_alive()
