@@ -185,7 +185,7 @@ class DriverProcedures:
             case Step.DRAIN:
                 return queries.drain(note)
             case Step.START_QUERIES:
-                queries.restarts.start_queries()
+                queries.start_queries()
             case Step.END_SCRIPT_WAIT:
                 queries.end()
         return ""

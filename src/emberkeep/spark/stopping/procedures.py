@@ -250,6 +250,14 @@ class QueryProcedures:
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()
 
+    def start_queries(self) -> None:
+        """Start the ended queries again, because the job continues. Raises what a start raises.
+
+        That also ends what an earlier attempt was asked to do: later requests find an attempt like any other.
+        """
+        self.restarts.start_queries()
+        self._asked_before, self._drain_begun = None, False
+
     def end(self) -> None:
         """Let the script's awaits return, because the queries have ended permanently."""
         self.gate.end()

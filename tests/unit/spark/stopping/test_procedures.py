@@ -385,3 +385,25 @@ def test_a_query_that_is_being_started_is_not_left_out(
         assert set(notes) == {"waiting for the script to start its streaming queries"}
     waiting.join(240)
     assert not waiting.is_alive()
+
+
+@pytest.mark.req("END-6")
+def test_a_drain_that_an_earlier_attempt_has_begun_takes_no_limit_from_later_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It fails, and the job continues: the next stop keeps its time limit, and starts wait for it again."""
+    limits: list[Limit] = []
+    monkeypatch.setattr(procedures, "end_between_batches", lambda *arguments: limits.append(arguments[-1]))
+    monkeypatch.setattr(procedures, "log_state", lambda *_: LogState(planned=4, committed=4, drained=True))
+    drained = query()
+    steps = of(Place(), drained, asked_before=Procedure.DRAIN)
+    monkeypatch.setattr(steps._drain, "roll_forward", lambda *_: None)
+    assert not steps.before_start(drained)
+    over = Limit(time.monotonic())
+    steps.finish_batches(lambda _: None, over)
+    assert (limits, steps.finishing_limit, steps.takes_starts) == ([NO_LIMIT], NO_LIMIT, True)
+
+    drained.away = False  # its start has failed, say: the script sees that
+    steps.start_queries()
+    steps.finish_batches(lambda _: None, over)
+    assert (limits, steps.finishing_limit, steps.takes_starts) == ([NO_LIMIT, over], over, False)
