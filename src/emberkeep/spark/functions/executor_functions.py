@@ -41,7 +41,7 @@ _FAREWELL_SECONDS = 10.0  # a worker hands over its state within this time after
 _UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may have begun before it registered
 _LOOK_SECONDS = 0.5
 _MOST_INSTANCES = 4_096
-_SNAPSHOT = "snapshot_state"
+_SNAPSHOT, _SHUTDOWN = "snapshot_state", "shutdown"
 
 
 class ExecutorFunctions:
@@ -128,7 +128,10 @@ class ExecutorFunctions:
         self._ask(remotes, "notify_checkpoint_complete", [checkpoint_id])
 
     def close(self) -> None:
-        """Close all instances. Log failures: an instance that does not reply ends with its executor."""
+        """Close all instances; keep their last known states for instances in another SparkContext.
+
+        Log failures: an instance that does not reply ends with its executor.
+        """
         with self._changed:
             remotes = list(self._remotes)
         try:
@@ -139,6 +142,7 @@ class ExecutorFunctions:
             closed, self._remotes = self._remotes, []
             for remote in closed:
                 remote.contact = InstanceContact.GONE
+                self._waiting.keep(remote.name, remote.taken)
         for remote in closed:
             remote.channel.close()
 
@@ -271,8 +275,8 @@ class ExecutorFunctions:
                 return
             with self._changed:
                 if remote.asked is not None and remote.asked.number == reply.number:
-                    if remote.asked.method == _SNAPSHOT and not reply.error:
-                        remote.taken = _states_in(reply)
+                    if not reply.error:
+                        _note_reply(remote, remote.asked.method, reply)
                     remote.asked = None
                     remote.replies = {reply.number: reply}
                 self._changed.notify_all()
@@ -337,6 +341,14 @@ class ExecutorFunctions:
         remote.contact = InstanceContact.GONE
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()
+
+
+def _note_reply(remote: RemoteInstance, method: str, reply: Reply) -> None:
+    """Note what a reply without an error says about the state that the instance leaves to another one."""
+    if method == _SNAPSHOT:
+        remote.taken = _states_in(reply)
+    elif method == _SHUTDOWN:
+        remote.taken = []  # its work is final: no other instance continues it
 
 
 def _states_in(reply: Reply) -> list[bytes]:

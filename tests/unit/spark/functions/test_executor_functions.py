@@ -218,6 +218,35 @@ def test_an_instance_that_is_lost_leaves_its_newest_snapshot_also_of_a_savepoint
     assert driver.snapshot_state() == {"counter@0": b"j12"}, "what the savepoint has"
 
 
+@pytest.mark.req("SAFE-24", "END-8")
+def test_instances_of_a_spark_context_that_has_failed_leave_their_states_to_those_of_the_next(workers: Workers) -> None:
+    """The script stops Spark after an error and tries again. A savepoint of the next try must not lack the states."""
+    driver = driver_with({"counter@0": b"j10"})
+    first = workers.start(driver.link(), counter())
+    driver.close()
+    assert let_go(first) == ["close"]
+    assert driver.snapshot_state() == {"counter@0": b"j10"}, "nobody has it now"
+    second = workers.start(driver.link(), counter())
+    assert workers.before == ["initialize_state [10]"]
+    assert driver.snapshot_state() == {"counter@0": b"j11"}
+    driver.close()
+    assert let_go(second) == ["snapshot_state", "close"]
+    workers.start(driver.link(), counter())
+    assert workers.before == ["initialize_state [11]"], "the newest that is known"
+
+
+@pytest.mark.req("END-3", "END-8")
+def test_instances_whose_sources_have_ended_leave_nothing_to_others(workers: Workers) -> None:
+    driver = driver_with({"counter@0": b"j10"})
+    workers.start(driver.link(), counter())
+    for method in ("prepare_to_shutdown", "shutdown"):
+        driver.call_all(method)
+    driver.close()
+    assert driver.snapshot_state() == {}
+    workers.start(driver.link(), counter())
+    assert workers.before == []
+
+
 @pytest.mark.req("END-3", "END-8")
 def test_who_came_after_the_snapshot_is_not_told_that_it_is_durable(workers: Workers) -> None:
     driver = driver_with({"counter@0": b"j10"})
