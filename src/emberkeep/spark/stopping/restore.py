@@ -41,6 +41,7 @@ from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.functions.states import FunctionStates, KeptStates
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.queries import checkpoint_logs as logs
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping.drain import log_state
 from emberkeep.spark.stopping.file_sink import check_file_sink
@@ -216,15 +217,21 @@ class Restore:
     def _stands_at(self, files: HadoopFiles, query: ScriptQuery, location: str, saved: QuerySavepoint) -> bool:
         """True if the query's own checkpoint is exactly at the savepoint's batch; False if there is no checkpoint.
 
-        Raises RestoreRefused if the checkpoint belongs to another query or is at another batch.
+        Raises RestoreRefused if the checkpoint belongs to another query, is at another batch, or has read something
+        else: a copy that went its own way has the same query id, and may have the same batch number.
         """
         if not files.exists(f"{location}/metadata"):
             return False
         found = str(json.loads(files.read_text(f"{location}/metadata")).get("id"))
         state = log_state(files, location)
-        if found == saved.query_id and state.planned == state.committed == saved.batch_id:
+        if found != saved.query_id:
+            what = "of another query"
+        elif not state.planned == state.committed == saved.batch_id:
+            what = f"at another batch ({state})"
+        elif _offsets_of(files, location, saved.batch_id) != saved.offsets:
+            what = f"at another place of its input: its batch {saved.batch_id} is not that of the savepoint"
+        else:
             return True
-        what = "of another query" if found != saved.query_id else f"at another batch ({state})"
         raise RestoreRefused(
             f"the checkpoint {query.started.location} of {query} is {what}; the savepoint {self._savepoint} was made "
             f"after batch {saved.batch_id}",
@@ -302,6 +309,11 @@ class Restore:
             raise RestoreRefused(
                 f"{where} is damaged: {error}", hint="remove the checkpoint to restore it again"
             ) from error
+
+
+def _offsets_of(files: HadoopFiles, location: str, batch: int) -> tuple[str, ...]:
+    """Return the end offsets of a planned batch of a checkpoint, as the manifest of a savepoint has them."""
+    return logs.offset_texts(files.read_text(f"{location}/offsets/{batch}")) if batch >= 0 else ()
 
 
 def _size(file: SavepointFile) -> int:

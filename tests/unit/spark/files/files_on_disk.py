@@ -73,10 +73,11 @@ def files_on_disk() -> HadoopFiles:
 
 
 def write_checkpoint(root: Path, batch: int, query_id: str = "7b5c") -> None:
-    """Of a query without state, which has committed ``batch``."""
+    """Of a query without state, which has committed ``batch``; -1: none."""
     for log, text in (("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}'), ("commits", _COMMIT)):
         (root / log).mkdir(parents=True, exist_ok=True)
-        (root / log / str(batch)).write_text(text)
+        if batch >= 0:
+            (root / log / str(batch)).write_text(text)
     (root / "metadata").write_text(f'{{"id":"{query_id}"}}')
 
 

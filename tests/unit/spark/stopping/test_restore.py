@@ -74,6 +74,13 @@ class Job:
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     for module in (restore, function_states):
         monkeypatch.setattr(module, "HadoopFiles", lambda _: files_on_disk())
+    job = Job(tmp_path)
+    save(job, 41)
+    return job
+
+
+def save(job: Job, batch: int) -> None:
+    """Make the savepoint from which the job starts: of two queries that have committed ``batch``; -1: none."""
     heading = Manifest(
         job_id=JobId("a" * 32),
         job_name="test",
@@ -86,14 +93,12 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         queries=(),
         files=(),
     )
-    job = Job(tmp_path)
-    before = [query(name, tmp_path / "before" / name) for name in ("a", "b")]
+    before = [query(name, job.place / f"before{batch}" / name) for name in ("a", "b")]
     for each in before:
-        write_checkpoint(Path(str(each.reached)), 41)
+        write_checkpoint(Path(str(each.reached)), batch)
     storage = DirectoryStorage(str(job.savepoint), files_on_disk())
     writer = SavepointWriter(files_on_disk(), str(job.savepoint), storage, lambda: None)
     writer.write(heading, before, {}, {"sink": b"kept"}, lambda _: None)
-    return job
 
 
 @pytest.mark.req("SAFE-7")
@@ -138,6 +143,30 @@ def test_what_another_job_has_restored_is_looked_at_anew(job: Job) -> None:
     theirs = query("a", job.place / "job-1" / "a")
     with pytest.raises(RestoreRefused, match=r"is at another batch \(batch 42 committed"):
         other.attempt(1).prepare(theirs)
+
+
+@pytest.mark.req("END-5")
+@pytest.mark.parametrize("batch", [41, -1])
+def test_a_checkpoint_at_the_savepoints_batch_is_taken_as_it_is(job: Job, batch: int) -> None:
+    save(job, batch)
+    job.run_a_batch("a", batch)
+    written = [path.stat() for path in (job.place / "job-1" / "a").rglob("*") if path.is_file()]
+    job.attempt(1).prepare(job.query("a"))
+    assert job.newest("a") == ([batch] if batch >= 0 else [])
+    left = [path.stat() for path in (job.place / "job-1" / "a").rglob("*") if not path.name.startswith("_")]
+    assert {each.st_ino for each in written} <= {each.st_ino for each in left}
+
+
+@pytest.mark.req("END-5")
+def test_a_checkpoint_that_came_to_the_same_batch_in_another_way_is_refused(job: Job) -> None:
+    """Another job was started from a copy of it: both have the same query id, and counted on from the same batch."""
+    own = job.query("a")
+    job.run_a_batch("a", 41)
+    offsets = Path(str(own.reached)) / "offsets" / "41"
+    offsets.write_text(offsets.read_text().replace('"logOffset":41', '"logOffset":57'))
+    with pytest.raises(RestoreRefused, match=r"another place of its input: its batch 41 is not that of the savepoint"):
+        job.attempt(1).prepare(own)
+    assert '"logOffset":57' in offsets.read_text(), "it is left as it is"
 
 
 @pytest.mark.req("END-5", "END-6")
