@@ -29,7 +29,7 @@ def script():
     q.stop()
 t = threading.Thread(target=script)
 t.start()
-steps.gate.awaiting()
+steps.gate.asked()
 steps.finish_batches(lambda text: None)
 t.join()
 root = pathlib.Path(sys.argv[2])

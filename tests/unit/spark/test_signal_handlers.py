@@ -162,8 +162,8 @@ def test_a_handler_sees_the_gate_wherever_it_interrupts() -> None:
     gate = AwaitGate(Notices())
 
     def use() -> None:
-        with gate.starting():
-            gate.awaiting()
+        with gate.starting(), gate.awaiting():
+            gate.asked()
         gate.wait()
 
     interrupt(AwaitGate, use, lambda: (gate.is_held, gate.turns, gate.was_awaited, gate.wait()))

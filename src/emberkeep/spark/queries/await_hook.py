@@ -39,7 +39,8 @@ class AwaitGate:
         self._changed = threading.Condition()
         self._state = _State.HELD if held else _State.OPEN
         self._turns = 0
-        self._awaited = False
+        self._asked = False  # the script has awaited a query, or asked for active ones, since its last start
+        self._awaits = 0  # awaits of the script that have not returned yet
         self._starting = 0  # starts that have passed the gate and have not returned yet
         self._start_waits = 0  # starts that wait for the gate
 
@@ -72,9 +73,12 @@ class AwaitGate:
 
     @property
     def was_awaited(self) -> bool:
-        """True if the script awaited a query or asked which are active, and so counts as having started all queries."""
+        """True if the script counts as having started all queries: it awaits one, or has asked for active ones.
+
+        What it did before its last start does not count: it may start one query after the other, and look in between.
+        """
         with self._changed:
-            return self._awaited
+            return self._is_awaited()
 
     @property
     def is_starting(self) -> bool:
@@ -104,10 +108,24 @@ class AwaitGate:
         """End the gate permanently, because the job's end is recorded."""
         self._become(_State.ENDED)
 
-    def awaiting(self) -> None:
+    def asked(self) -> None:
+        """Note that the script asks which queries are active."""
         with self._changed:
-            self._awaited = True
+            self._asked = True
             self._changed.notify_all()
+
+    @contextmanager
+    def awaiting(self) -> Iterator[None]:
+        """Enclose an await of the script."""
+        with self._changed:
+            self._asked = True
+            self._awaits += 1
+            self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._awaits -= 1
 
     def wait(self, deadline: float | None = None) -> bool:
         """Wait until the gate is not held; return False if ``deadline`` (``time.monotonic()``) passes first."""
@@ -118,7 +136,7 @@ class AwaitGate:
     def wait_until_awaited(self, seconds: float) -> bool:
         """Wait until the script has awaited a query and starts none; return False if ``seconds`` pass first."""
         with self._changed:
-            return self._changed.wait_for(lambda: self._awaited and not self._starting, seconds)
+            return self._changed.wait_for(lambda: self._is_awaited() and not self._starting, seconds)
 
     @contextmanager
     def starting(self, *, waits: bool = True) -> Iterator[None]:
@@ -135,7 +153,11 @@ class AwaitGate:
         finally:
             with self._changed:
                 self._starting -= 1
+                self._asked = False
                 self._changed.notify_all()
+
+    def _is_awaited(self) -> bool:
+        return self._asked or self._awaits > 0
 
     def _wait_to_start(self) -> None:
         self._start_waits += 1
@@ -192,7 +214,7 @@ class _Hook:
     def is_active(self, query: Any) -> bool:
         known = self._known(query)
         if known is not None:
-            self._gate.awaiting()
+            self._gate.asked()
             if known.away and self._gate.is_held:
                 return True
         return bool(self._really_active(query))
@@ -214,13 +236,13 @@ class _Hook:
             if known is None or not _is_usable(timeout):
                 return original(query, timeout)
             deadline = _deadline(timeout)
-            self._gate.awaiting()
-            while True:
-                ended = self._unless_held(lambda: original(query, _left(deadline)), lambda: [known], deadline)
-                if ended is False or not self._gate.wait(deadline):
-                    return False
-                if not self._really_active(query):
-                    return ended
+            with self._gate.awaiting():
+                while True:
+                    ended = self._unless_held(lambda: original(query, _left(deadline)), lambda: [known], deadline)
+                    if ended is False or not self._gate.wait(deadline):
+                        return False
+                    if not self._really_active(query):
+                        return ended
 
         return await_termination
 
@@ -246,14 +268,14 @@ class _Hook:
             if os.getpid() != self._pid or not _is_usable(timeout):
                 return original(manager, timeout)
             deadline = _deadline(timeout)
-            self._gate.awaiting()
-            while True:
-                turns = self._gate.turns
-                ended = self._unless_held(lambda: original(manager, _left(deadline)), self._queries.all, deadline)
-                if ended is False or not self._gate.wait(deadline):
-                    return False
-                if turns == self._gate.turns or not self._any_active():
-                    return ended  # a query ended on its own
+            with self._gate.awaiting():
+                while True:
+                    turns = self._gate.turns
+                    ended = self._unless_held(lambda: original(manager, _left(deadline)), self._queries.all, deadline)
+                    if ended is False or not self._gate.wait(deadline):
+                        return False
+                    if turns == self._gate.turns or not self._any_active():
+                        return ended  # a query ended on its own
 
         return await_any_termination
 
@@ -261,7 +283,7 @@ class _Hook:
         def active(manager: Any) -> list[Any]:
             if os.getpid() != self._pid:
                 return list(original(manager))
-            self._gate.awaiting()
+            self._gate.asked()
             if self._gate.is_held:
                 return [query.handle for query in self._queries.all() if query.away]
             # Return the script's own handles, because the gate holds only awaits on those.

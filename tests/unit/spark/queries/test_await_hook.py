@@ -181,6 +181,31 @@ def test_who_takes_queries_away_waits_for_those_that_are_being_started() -> None
         assert not gate.hold(0.01), "not for longer than it is told"
 
 
+@pytest.mark.req("END-5", "END-9")
+def test_only_what_a_script_does_after_its_last_start_shows_that_it_has_started_all() -> None:
+    """It may look for active queries before each start, or start all of them once more in the next SparkContext."""
+    script = Script()
+    gate = script.gate
+
+    def seen() -> tuple[bool, bool]:
+        return gate.was_awaited, gate.wait_until_awaited(0)
+
+    assert seen() == (False, False)
+    assert script.is_active(script.query)
+    assert seen() == (True, True)
+    _start(gate)
+    assert seen() == (False, False)
+
+    thread, results = _in_thread(lambda: script.wait(script.query))
+    assert script.query.awaits.acquire(timeout=SECONDS)
+    _start(gate)  # from a foreachBatch function, say
+    assert seen() == (True, True), "its main thread waits"
+    script.query.ended.set()
+    thread.join(SECONDS)
+    assert results == [None]
+    assert seen() == (False, False)
+
+
 def _start(gate: AwaitGate) -> str:
     with gate.starting():
         return "started"

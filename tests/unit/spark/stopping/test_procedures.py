@@ -81,7 +81,7 @@ def of(place: Place, *queries: ScriptQuery, asked_before: Procedure | None = Non
     for each in queries:
         known.add(each)
     gate = AwaitGate(Notices(), held=asked_before is not None)
-    gate.awaiting()
+    gate.asked()
     storages = cast(SavepointStorages, Storages(place))
     return QueryProcedures(known, gate, PlanGate(), storages, lambda: None, asked_before)
 
@@ -383,6 +383,7 @@ def test_a_query_that_is_being_started_is_not_left_out(
             assert time.monotonic() < until
             time.sleep(0.01)
         assert set(notes) == {"waiting for the script to start its streaming queries"}
+    steps.gate.asked()
     waiting.join(240)
     assert not waiting.is_alive()
 
