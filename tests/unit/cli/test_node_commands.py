@@ -17,6 +17,7 @@ from emberkeep.cli.nodes.wait import PlaceLook, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest_task_managers
 from emberkeep.protocol.messages.task_manager_reports import ProcessState
+from tests.integration import conditions
 from tests.unit.client.fake_job_manager import FakeJobManager, job_info, task_manager_info
 
 Output = pytest.CaptureFixture[str]
@@ -144,7 +145,12 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
             }
         )
     ]
-    later = threading.Timer(0.7, lambda: setattr(fake, "task_managers", [free]))
+
+    def become_free() -> None:
+        conditions.until(lambda: fake.requests.count("GET /v1/taskmanagers") > 2, "it has been seen as busy")
+        fake.task_managers = [free]
+
+    later = threading.Thread(target=become_free, daemon=True)
     later.start()
     assert main(["node", "evacuate", busy.emberkeep.node_id, "--cause", "x", "--wait", "--drivers", "wait"]) == 0
     later.join()
