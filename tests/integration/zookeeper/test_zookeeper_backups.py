@@ -6,12 +6,15 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-from collections.abc import AsyncIterator, Iterator
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from emberkeep.adapters.backups import nodes_restore
 from emberkeep.adapters.backups.nodes_copy import NodesCopy
 from emberkeep.adapters.backups.nodes_restore import NodesRestore
 from emberkeep.adapters.backups.reading import open_backup
@@ -35,11 +38,13 @@ from emberkeep.base.configuration.options.high_availability import (
 )
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.files.ownership import read_owner
 from emberkeep.base.ids import JobId, SystemIds, TaskManagerId
 from emberkeep.blobs.model import permanent
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.daemons.backups.creating import create
 from emberkeep.daemons.backups.restoring import RestoreRequest, restore
+from emberkeep.daemons.backups.zookeeper import zookeeper_session
 from emberkeep.jobs.checkpoints import QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import (
     Artefact,
@@ -230,6 +235,62 @@ async def test_an_interrupted_restore_lets_nobody_lead_and_continues(
     await new.restored(tmp_path / "backup")
     async with new.led() as (store, _):
         assert [each.graph for each in await store.recover()] == graphs
+
+
+class _Died(Exception):
+    """The restore's process has died."""
+
+
+def _dies_after(patch: pytest.MonkeyPatch, number: int) -> None:
+    """Let a process die after its write ``number`` to ZooKeeper, counted from 0."""
+    written = itertools.count()
+
+    def dying(usual: Callable[..., Any]) -> Callable[..., Any]:
+        async def write(*arguments: Any, **options: Any) -> Any:
+            result = await usual(*arguments, **options)
+            if next(written) == number:
+                raise _Died
+            return result
+
+        return write
+
+    for name in ("create", "commit", "delete"):
+        patch.setattr(ZooKeeperSession, name, dying(getattr(ZooKeeperSession, name)))
+
+
+async def test_a_restore_that_dies_after_any_write_to_zookeeper_continues(
+    ensemble: Ensemble, old: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it has begun, nothing has changed; then no JobManager leads until it has ended."""
+    graphs, _ = await running(old, tmp_path / "backup")
+    token = load_or_create_token(old.layout.token_file)
+    owner = read_owner(old.layout.storage_record)
+    monkeypatch.setattr(nodes_restore, "EPOCHS_SKIPPED", 600)  # two transactions, which is enough to see
+    begun = []
+    for number in itertools.count():
+        new = Site(ensemble, tmp_path, f"new-{number}", f"storage-{number}")
+        shutil.copytree(old.layout.storage, new.layout.storage)
+        with monkeypatch.context() as patch, contextlib.suppress(_Died):
+            _dies_after(patch, number)
+            await new.restored(tmp_path / "backup")
+            break
+        async with zookeeper_session(new.configuration, token) as session:
+            nodes = zookeeper_layout(new.configuration)
+            begun.append(await session.exists(nodes.restoring))
+            ended = number and not begun[-1] and begun[-2]
+            if begun[-1]:
+                store = ZooKeeperJobStore(session, nodes, new.layout.graphs, SystemIds(), address="127.0.0.1:1")
+                with pytest.raises(RetryLater, match="a restore from a backup has not ended"):
+                    await store.open()
+            elif not ended:
+                assert not new.layout.root.exists(), "nothing tells that the restore has begun"
+                assert read_owner(new.layout.storage_record) == owner
+        if not ended:
+            await new.restored(tmp_path / "backup")
+        async with new.led() as (restored_store, _):
+            assert [each.graph for each in await restored_store.recover()] == graphs
+    assert begun == [*sorted(begun[:-1]), False], "it begins once, and its last write ends it"
+    assert begun.count(True) > 4
 
 
 @pytest.mark.parametrize("folder", ["upgrades", "currentJobs", "attempts", "checkpoints", "results", "damaged"])
