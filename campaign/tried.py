@@ -98,6 +98,8 @@ def _processes(progress: Progress) -> Row:
     figures = progress.real
     what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults of {_FAULTS_OF_STUBS:,}"
     judged = f"{sum(figures.operations.values()):,} operations, {figures.entries:,} entries"
+    if figures.late:
+        judged += f", {figures.late:,} requests for attempts that were over"
     return "processes", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)
 
 

@@ -25,6 +25,8 @@ class ProcessFigures(msgspec.Struct):
 
     ``operations``: by kind and outcome. ``recoveries``: by kind of fault, how often it took so many seconds.
     ``entries``: committed under a lease; ``stored``: acknowledged by state gateways.
+    ``late``: answers of state gateways to requests for attempts that were over; figures that were published earlier
+    lack it.
     ``overlaps``: attempts that were stopped, and ran their script's own code after a newer one had begun, until ended.
     """
 
@@ -39,6 +41,7 @@ class ProcessFigures(msgspec.Struct):
     attempts: int = 0
     entries: int = 0
     stored: int = 0
+    late: int = 0
     overlaps: int = 0
     longest_overlap: float = 0.0
     recoveries: dict[str, dict[str, int]] = {}
@@ -59,6 +62,7 @@ class ProcessFigures(msgspec.Struct):
             self.attempts += len({deed.attempt for deed in deeds})
             self.entries += sum(deed.what == "commit" for deed in deeds)
             self.stored += sum(deed.what == "stored" for deed in deeds)
+        self.late += sum(bool(write.answer) for writes in record.late.values() for write in writes)
         self.overlaps += len(judgement.overlaps)
         self.longest_overlap = max([self.longest_overlap, *(each.seconds for each in judgement.overlaps)])
         for kind, took in recoveries(record):

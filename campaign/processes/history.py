@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,11 @@ from campaign.processes.calls import Calls, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
 from campaign.processes.cluster import LEASE, RealCluster
 from campaign.processes.deeds import Deed, Ended, Rules, read_deeds
+from campaign.processes.gateways.late_writer import LateWriter
+from campaign.processes.gateways.late_writes import LateWrite
 from campaign.processes.gateways.stored import StoredEntry, read_stored
 from campaign.processes.hosts import Hosts
+from campaign.processes.places import Loopback
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.record import HistoryRecord
 from campaign.processes.recording import Recorder
@@ -39,6 +43,7 @@ _RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-del
 _RESTARTS["restart-strategy.fixed-delay.delay"] = "200ms"
 _POLL = 0.3
 _ENDS = ("FINISHED", "FAILED", "CANCELED")
+_NO_LATE_WRITES: Mapping[str, Sequence[LateWrite]] = {}
 
 
 async def play_history(
@@ -56,15 +61,33 @@ async def play_history(
             for number in range(CLIENTS)
         ]
         striker = Striker(cluster, world, clients, hosts)
+        late = LateWriter(world, hosts or Loopback())
         began = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(striker.play(plan.faults, began))
-            for client in clients:
-                group.create_task(client.run(began + plan.seconds))
-        ending = Ending(world)
-        ends = await ending.run()
+        async with _beside(late.run()):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(striker.play(plan.faults, began))
+                for client in clients:
+                    group.create_task(client.run(began + plan.seconds))
+            ending = Ending(world)
+            ends = await ending.run()
+        await late.finish()
         problems = [*recorder.unexpected, *striker.problems, *ending.problems]
-    return recorded(plan, recorder, striker, world, ends, problems)
+    return recorded(plan, recorder, striker, world, ends, problems, late.written)
+
+
+@contextlib.asynccontextmanager
+async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines, which never end by themselves, beside the body."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()  # raises why it has ended
 
 
 def recorded(
@@ -74,8 +97,9 @@ def recorded(
     world: ClientsWorld,
     ends: Sequence[Ended],
     problems: Sequence[str],
+    late: Mapping[str, Sequence[LateWrite]] = _NO_LATE_WRITES,
 ) -> HistoryRecord:
-    """Return what clients and faults have left of a history that is over."""
+    """Return what clients and faults have left of a history that is over. ``late``: by job."""
     return HistoryRecord(
         plan=plan,
         rules=RULES,
@@ -87,6 +111,7 @@ def recorded(
         counts=dict(recorder.counts),
         deeds=deeds_of(world, ends),
         stored=stored_by(world, ends),
+        late={job_id: tuple(writes) for job_id, writes in late.items()},
         ends=tuple(ends),
         problems=tuple(problems),
     )

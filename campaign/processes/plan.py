@@ -30,6 +30,8 @@ KINDS: Mapping[str, tuple[float, float, float]] = {
     # The process of a state gateway, between a job's upload and its rename; the latter kind with the job's driver, for
     # longer than its lease mostly, so that a newer attempt has begun when the rename goes on.
     "kill gateway": (4.0, 0.0, 3.0),
+    # The driver of a job that uses one: the next attempt begins while the gateway knows this one.
+    "kill gateway-driver": (4.0, 0.0, 0.0),
     "freeze gateway": (4.0, 0.3, 9.0),
     "freeze gateway-node": (4.0, 9.0, 18.0),
     "break upload": (3.0, 0.0, 0.0),

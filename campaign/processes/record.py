@@ -14,6 +14,7 @@ from campaign.linearizability.checker import Outcome, Verdict, check
 from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import JobStoreModel
 from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
+from campaign.processes.gateways.late_writes import LateWrite, judge_late_writes
 from campaign.processes.gateways.stored import StoredEntry, judge_stored
 from campaign.processes.plan import NETWORK_KINDS, HistoryPlan
 from campaign.processes.strikes import Strike
@@ -24,7 +25,8 @@ VERSION = 1
 class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """All that was seen of one history. ``unix_minus_clock``: seconds. ``problems``: what did not recover.
 
-    ``stored``: the files of each job whose entries go through state gateways.
+    By job: ``stored``, the files of those whose entries go through state gateways; ``late``, the requests for attempts
+    of these that were over.
     """
 
     version: int = VERSION
@@ -38,6 +40,7 @@ class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     deeds: dict[str, tuple[Deed, ...]]
     stored: dict[str, tuple[StoredEntry, ...]] = {}
+    late: dict[str, tuple[LateWrite, ...]] = {}
     ends: tuple[Ended, ...]
     problems: tuple[str, ...]
 
@@ -69,15 +72,22 @@ def judge_record(record: HistoryRecord) -> Judgement:
         found, explained = judge(record.deeds.get(end.job_id, ()), end, rules)
         violations += found
         overlaps += explained
-        if end.job_id in record.stored:
-            stored = judge_stored(record.deeds.get(end.job_id, ()), record.stored[end.job_id])
-            violations += [f"job {end.job_id}: {each}" for each in stored]
+        violations += [f"job {end.job_id}: {each}" for each in _judge_stored(record, end.job_id)]
     return Judgement(
         violations=tuple(violations),
         undecided=sum(_is_undecided(verdict) for _, verdict in verdicts),
         objects=len(verdicts),
         overlaps=tuple(overlaps),
     )
+
+
+def _judge_stored(record: HistoryRecord, job_id: str) -> list[str]:
+    """Return the violations in what a job has stored through state gateways."""
+    stored = record.stored.get(job_id)
+    if stored is None:
+        return []
+    found = judge_stored(record.deeds.get(job_id, ()), stored)
+    return found + judge_late_writes(record.late.get(job_id, ()), stored)
 
 
 def _is_undecided(verdict: Verdict) -> bool:

@@ -42,6 +42,7 @@ def section(figures: ProcessFigures, seed: int) -> list[str]:
                 ("attempts that have begun", f"{figures.attempts:,}"),
                 ("entries committed under a lease", f"{figures.entries:,}"),
                 ("entries stored through state gateways", f"{figures.stored:,}"),
+                ("requests for attempts that were over, answered by state gateways", f"{figures.late:,}"),
                 (
                     "attempts that were stopped, and ran beside a newer one until ended",
                     f"{figures.overlaps:,}, for at most {figures.longest_overlap:.2f} s",

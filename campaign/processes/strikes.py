@@ -81,6 +81,8 @@ class Striker:
             return
         if fault.kind in NETWORK_KINDS:
             target = "" if self._network is None else await self._network.strike(fault, chance)
+        elif what == "gateway-driver":
+            target = await self._gateways.kill_driver(chance)
         elif what.startswith("gateway"):
             target, at = await self._gateways.strike(fault, chance)
         elif what == "driver":

@@ -7,9 +7,11 @@ The driver's own gateway admits the attempt: once it has answered, no older atte
 stored as Spark stores a file: under a temporary name first, which is then renamed to the entry's number, which must not
 exist. While a file ``hold`` is in the directory, the job stands still between the two, and says so in the file
 ``held``, for a fault to strike there.
+
+Once it is admitted, the attempt writes into the directory ``doors`` how it reaches the gateway of its task manager, for
+``late_writer``.
 """
 
-import gc
 import http.client
 import json
 import os
@@ -23,8 +25,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from emberkeep.api.job import current_job
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.driver.gateway import serve_own_gateway
-from emberkeep.daemons.records.driver_spec import DriverSpec
+from emberkeep.daemons.records.driver_spec import read_spec
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
 
@@ -55,6 +56,7 @@ class Gateway:
     """A state gateway as Hadoop's client uses it: what may be repeated is repeated until it has a reply."""
 
     def __init__(self, address: str) -> None:
+        self.address = address
         self._host, _, port = address.rpartition(":")
         self._port = int(port)
         self._root = gateway_uri("", JobId(current_job().job_id), str(place / "state"), "/none")
@@ -136,14 +138,36 @@ def stand_still() -> None:
         held.unlink(missing_ok=True)
 
 
+def first_value(variable: str) -> str:
+    """Return what a variable was when this process was started: the driver names its own gateway in it since."""
+    lines = Path("/proc/self/environ").read_bytes().split(b"\0")
+    return next(line.partition(b"=")[2].decode() for line in lines if line.startswith(f"{variable}=".encode()))
+
+
+def show_door(gateway: Gateway, task_manager: str) -> None:
+    """Let others ask a gateway in the name of this attempt."""
+    door = {
+        "job_id": current_job().job_id,
+        "pid": os.getpid(),
+        "task_manager": task_manager,
+        "address": gateway.address,
+        "credential": os.environ[CREDENTIAL_VARIABLE],
+        "root": gateway.name(""),
+    }
+    doors = place / "doors"
+    doors.mkdir(exist_ok=True)
+    new = doors / f"{attempt}.new"
+    new.write_text(json.dumps(door))
+    new.rename(doors / str(attempt))
+
+
 deed("began")
-beside = Gateway(os.environ[GATEWAY_VARIABLE])  # of the task manager, for the entries
-spec = next(each for each in gc.get_objects() if type(each) is DriverSpec)
-serve_own_gateway(spec)
+beside = Gateway(first_value(GATEWAY_VARIABLE))  # of the task manager, for the entries
 own = Gateway(os.environ[GATEWAY_VARIABLE])
 try:
     own.ask("PUT", "entries", {"op": "MKDIRS"})
     deed("admitted")
+    show_door(beside, read_spec(Path(sys.orig_argv[-1])).task_manager)
     listing = own.ask("GET", "entries", {"op": "LISTSTATUS"})["FileStatuses"]["FileStatus"]
     number = max((int(each["pathSuffix"]) for each in listing if each["pathSuffix"].isdecimal()), default=0)
     while number < total:

@@ -16,8 +16,8 @@ import msgspec
 
 from campaign.processes.deeds import Deed
 
-_OVERTAKEN = "FileAlreadyExistsException"  # another attempt has stored the entry
-_FENCED = "AccessControlException"  # a newer attempt has begun
+OVERTAKEN = "FileAlreadyExistsException"  # another attempt has stored the entry
+FENCED = "AccessControlException"  # a newer attempt has begun
 
 
 class StoredEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -114,9 +114,9 @@ def _refused(deeds: Sequence[Deed], found: Sequence[StoredEntry]) -> list[str]:
     for deed in deeds:
         if deed.what == "renaming":
             renaming[deed.attempt] = deed
-        elif deed.what == "refused" and deed.why not in (_OVERTAKEN, _FENCED):
+        elif deed.what == "refused" and deed.why not in (OVERTAKEN, FENCED):
             refused.append(f"attempt {deed.attempt} was refused at {deed.at:.3f} with {deed.why}")
-        elif deed.what == "refused" and deed.why == _OVERTAKEN:
+        elif deed.what == "refused" and deed.why == OVERTAKEN:
             asked = renaming.get(deed.attempt)
             if asked is not None and (asked.attempt, asked.number, asked.asked) in there:
                 refused.append(
@@ -140,7 +140,7 @@ def _late(deeds: Sequence[Deed], found: Sequence[StoredEntry]) -> list[str]:
         elif deed.what == "renaming":
             renaming[deed.attempt, deed.number, deed.asked] = deed.at
             asked[deed.attempt] = deed
-        elif deed.what == "refused" and deed.why == _OVERTAKEN and deed.attempt in asked:
+        elif deed.what == "refused" and deed.why == OVERTAKEN and deed.attempt in asked:
             overtaken.append(asked[deed.attempt])
 
     def newer(attempt: int) -> float:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from campaign.processes.clients import ClientsWorld
-from campaign.processes.cluster import Member, RealCluster, stand_still
+from campaign.processes.cluster import Member, RealCluster, send, stand_still
+from campaign.processes.gateways.late_writer import doors_of, read_door
 from campaign.processes.plan import PlannedFault
 
 # Within which a job comes to the place between an upload and its rename: it may have to start first.
@@ -51,6 +53,13 @@ class GatewayStrikes:
         finally:
             member.busy = False
         return str(pid), at
+
+    async def kill_driver(self, chance: random.Random) -> str:
+        """Kill the driver of a job whose newest attempt was admitted. Return its pid; "" if there is none."""
+        doors = [doors_of(job) for job in self._world.jobs]
+        admitted = {read_door(each[max(each)]).pid for each in doors if each}
+        alive = sorted(admitted.intersection(await asyncio.to_thread(self._cluster.drivers)))
+        return str(pid) if alive and send(pid := chance.choice(alive), signal.SIGKILL) else ""
 
     async def _hit(self, fault: PlannedFault, member: Member, pid: int) -> None:
         verb, _, what = fault.kind.partition(" ")

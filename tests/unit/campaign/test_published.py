@@ -30,6 +30,7 @@ PROGRESS = Progress(
         faults={"kill leader": 1_200},
         operations={"submit: done": 7},
         entries=9,
+        late=3,
         recoveries={"kill leader": {"1.50": 3}},
         failures=[FailedHistory(1, "one live attempt: 2|3", ".campaign/5/processes/history-1.json")],
     ),
@@ -84,6 +85,8 @@ def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> No
         "$ make campaign LEVELS=planted SEED=5 MINUTES=2\n",
         "$ make campaign LEVELS=load SEED=5 MINUTES=2\n",
         "$ make campaign LEVELS=soak SEED=5 MINUTES=30\n",
+        "| processes | 5 | 2 histories, 1,200 faults of 10,000 | "
+        "7 operations, 9 entries, 3 requests for attempts that were over | 1 |",
         "| load | 5 | 1 histories, 9 faults, 5,000 replies | p99 0.0 s outside of takeovers, p99 2.0 s during them |",
         "| soak | 5 | 3 rounds, 0.5 hours of 4 | 0 values, 0 grow | 1 |",
         "| soak | 5 | the stream has failed | **open** |",

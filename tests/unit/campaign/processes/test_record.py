@@ -15,6 +15,7 @@ from campaign.linearizability.history import Operation
 from campaign.linearizability.job_store import ABSENT
 from campaign.processes.deeds import Deed, Ended, Rules
 from campaign.processes.figures import FailedHistory, ProcessFigures
+from campaign.processes.gateways.late_writes import ACKNOWLEDGED, LateWrite
 from campaign.processes.history import end_of
 from campaign.processes.level import replay
 from campaign.processes.plan import KINDS, HistoryPlan, draw_plan
@@ -46,6 +47,12 @@ DEEDS = (
     Deed(attempt=1, pid=11, what="commit", at=3.0, number=1, asked=3.0),
     Deed(attempt=1, pid=11, what="ended", at=4.0),
 )
+
+
+def late(answer: str) -> LateWrite:
+    return LateWrite(attempt=1, newer=2, what="rename it", asked=8.0, answer=answer)
+
+
 GOOD = HistoryRecord(
     plan=HistoryPlan("7-0", 30.0, ()),
     rules=Rules(lease=6.0, freeze=3.0),
@@ -59,6 +66,7 @@ GOOD = HistoryRecord(
     answered=((1.0, 1.5), (1.3, 4.2)),
     counts={"submit: done": 1, "block: done": 1, "block: unknown": 2},
     deeds={JOB: DEEDS},
+    late={JOB: (late("AccessControlException"), late(""))},
     ends=(Ended(job_id=JOB, status="FINISHED", shown=6.5, cancelled=False, entries=1),),
     problems=(),
 )
@@ -104,6 +112,11 @@ def test_a_history_without_violations() -> None:
             id="the fence is not checked",
         ),
         pytest.param({"problems": ("tm-1 does not start",)}, "tm-1 does not start", id="a member does not recover"),
+        pytest.param(
+            {"stored": {JOB: ()}, "late": {JOB: (late(ACKNOWLEDGED),)}},
+            f"job {JOB}: attempt 1 asked at 8.000 to rename it, after attempt 2 was admitted, and was not refused",
+            id="a gateway stores for an attempt that is over",
+        ),
     ],
 )
 def test_a_doctored_history_fails(change: dict[str, Any], found: str) -> None:
@@ -158,6 +171,13 @@ def test_a_kept_history_is_judged_again(tmp_path: Path) -> None:
         read_record(path)
 
 
+def test_figures_of_earlier_code_lack_what_was_not_counted_then() -> None:
+    figures = msgspec.json.decode(b'{"histories": 3, "faults": {"kill leader": 7}}', type=ProcessFigures)
+    assert (figures.histories, figures.late) == (3, 0)
+    figures.took(GOOD, judge_record(GOOD), 45.0)
+    assert figures.late == 1
+
+
 def test_recovery_is_counted_until_the_next_work() -> None:
     found = {kind: round(seconds, 3) for kind, seconds in recoveries(GOOD)}
     assert found == {"kill leader": 3.0, "freeze driver": 0.5}
@@ -173,6 +193,7 @@ def test_the_report_has_the_figures(tmp_path: Path) -> None:
         "| histories | 2 of seed 5 |",
         "| faults | 4 |",
         "| faults per minute under faults | 4 |",
+        "| requests for attempts that were over, answered by state gateways | 2 |",
         "| operations | 4 with a reply, 4 with an unknown outcome |",
         "| objects whose histories were checked | 4, 0 undecided |",
         "| jobs | 2 FINISHED |",
