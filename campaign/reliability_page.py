@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from campaign.processes.transfers.hits import ALL_TRANSFERS
 from campaign.progress import Progress
 from campaign.tables import durations, table
 from campaign.tried import commands, failures, tried
@@ -133,7 +134,23 @@ def _faults(campaigns: Sequence[Progress]) -> list[str]:
             for kind, count in faults.items():
                 found.setdefault(kind, [Counter(), Counter()])[column][kind] += count
     rows = [(kind, *(f"{column[kind]:,}" if column else "" for column in found[kind])) for kind in sorted(found)]
-    return table(("fault", "with stub drivers", "with PySpark"), rows) if rows else []
+    lines = table(("fault", "with stub drivers", "with PySpark"), rows) if rows else []
+    return [*lines, *_on_transfers(campaigns)]
+
+
+def _on_transfers(campaigns: Sequence[Progress]) -> list[str]:
+    """Where the faults with stub drivers have hit BLOB transfers."""
+    found: Counter[str] = Counter()
+    for each in campaigns:
+        found.update(each.real.on_transfers)
+    if not found:
+        return []
+    return [
+        f"Of the faults with stub drivers, {found.pop(ALL_TRANSFERS):,} have hit a BLOB on its way to a task manager."
+        " One fault may have hit several:",
+        "",
+        *table(("where", "faults"), [(where, f"{count:,}") for where, count in sorted(found.items())]),
+    ]
 
 
 def _failed(campaigns: Sequence[Progress], findings: Sequence[Finding]) -> list[str]:

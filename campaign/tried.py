@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from campaign.load.replies import quantile
 from campaign.load.report import accepted, by_kind
+from campaign.processes.transfers.hits import ALL_TRANSFERS
 from campaign.progress import Progress
 from campaign.soak.drift import drifts
 
@@ -97,7 +98,11 @@ def _simulation(progress: Progress) -> Row:
 def _processes(progress: Progress) -> Row:
     figures = progress.real
     what = f"{figures.histories:,} histories, {sum(figures.faults.values()):,} faults of {_FAULTS_OF_STUBS:,}"
+    if figures.on_transfers:
+        what += f", {figures.on_transfers[ALL_TRANSFERS]:,} during BLOB transfers"
     judged = f"{sum(figures.operations.values()):,} operations, {figures.entries:,} entries"
+    if figures.files:
+        judged += f", {figures.files:,} files"
     if figures.late:
         judged += f", {figures.late:,} requests for attempts that were over"
     return "processes", f"{progress.seed}", what, judged, f"{len(figures.failures):,}", _code(figures.revisions)

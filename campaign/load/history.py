@@ -20,14 +20,8 @@ from campaign.load.record import LoadRecord
 from campaign.processes.calls import Answered, Calls, NotDone, Unknown
 from campaign.processes.clients import Client, ClientsWorld, SubmittedJob
 from campaign.processes.cluster import RealCluster
-from campaign.processes.history import (
-    PAUSE,
-    SETTLE_SECONDS,
-    Ending,
-    prepared_job,
-    recorded,
-    settle_members,
-)
+from campaign.processes.history import SETTLE_SECONDS, Ending, recorded, settle_members
+from campaign.processes.jobs import PAUSE, prepared_job
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.recording import JOBS, Recorder
 from campaign.processes.strikes import Striker

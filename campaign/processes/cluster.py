@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 
 from campaign.processes.places import LOOPBACK_ADDRESS, Loopback, Places
+from emberkeep.adapters.blobs.files_tree import INCOMING
 from emberkeep.adapters.http.token_file import load_or_create_token
-from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
 from emberkeep.base.configuration.options.task_managers import TASK_MANAGER_NODE
 from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
@@ -31,6 +32,7 @@ from emberkeep.client.clusters.zookeeper_ensemble import (
 
 LEASE = 6.0  # seconds
 START_SECONDS = 120.0
+_DRIVER = b"emberkeep.daemons.driver"
 _STUTTER = 0.15  # seconds of each stop and each run between two
 _LOOPBACK = Loopback()
 _NO_SETTINGS: Mapping[str, str] = {}
@@ -193,10 +195,18 @@ class RealCluster:
     def is_running(self, member: Member) -> bool:
         return member.daemon is not None and member.daemon.process.poll() is None
 
-    def drivers(self, *task_managers: Member) -> list[int]:
-        """Return the pids of the drivers that these task managers have started; without an argument, of all."""
+    def processes(self, *task_managers: Member) -> list[int]:
+        """Return the pids of the jobs' processes that these task managers have started; without an argument, of all."""
         chosen = task_managers or self.task_managers
         return [each.pid for each in processes_below([self._working_directory(member) for member in chosen])]
+
+    def drivers(self, *task_managers: Member) -> list[int]:
+        """Return the pids of the drivers among these processes, without their JVMs."""
+        return [pid for pid in self.processes(*task_managers) if _DRIVER in _command_line(pid)]
+
+    def incoming(self, task_manager: Member) -> Path:
+        """Return the directory for files in transfer of a task manager's BLOB cache, which is in the cache's own."""
+        return WorkingDirectory(self._working_directory(task_manager)).blobs / INCOMING
 
     def _working_directory(self, task_manager: Member) -> Path:
         return self.directory / "nodes" / task_manager.name
@@ -206,7 +216,7 @@ class RealCluster:
         for member in self.members:
             if self.is_running(member):
                 send(member.pid, signal.SIGCONT)
-        for pid in self.drivers():
+        for pid in self.processes():
             send(pid, signal.SIGCONT)
 
     async def close(self) -> None:
@@ -228,6 +238,13 @@ def names_of(job_managers: int, task_managers: int, zookeepers: int) -> list[str
 
 def _zookeeper(number: int) -> str:
     return f"zk-{number}"
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 def send(pid: int, number: signal.Signals) -> bool:

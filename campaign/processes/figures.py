@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from campaign.processes.record import HistoryRecord, Judgement, counted, recoveries
+from campaign.processes.record import HistoryRecord, Judgement, counted, hits_of_transfers, recoveries
 
 LONGEST_VIOLATION = 400  # characters, in the report; the record has all
 
@@ -25,8 +25,9 @@ class ProcessFigures(msgspec.Struct):
 
     ``operations``: by kind and outcome. ``recoveries``: by kind of fault, how often it took so many seconds.
     ``entries``: committed under a lease; ``stored``: acknowledged by state gateways.
-    ``late``: answers of state gateways to requests for attempts that were over; figures that were published earlier
-    lack it.
+    ``late``: answers of state gateways to requests for attempts that were over. ``files``: of jobs, that a driver or an
+    executor has compared. ``on_transfers``: faults that have hit a running BLOB transfer, all and by where. Figures
+    that were published earlier lack these three.
     ``overlaps``: attempts that were stopped, and ran their script's own code after a newer one had begun, until ended.
     """
 
@@ -42,6 +43,8 @@ class ProcessFigures(msgspec.Struct):
     entries: int = 0
     stored: int = 0
     late: int = 0
+    files: int = 0
+    on_transfers: dict[str, int] = {}
     overlaps: int = 0
     longest_overlap: float = 0.0
     recoveries: dict[str, dict[str, int]] = {}
@@ -62,7 +65,10 @@ class ProcessFigures(msgspec.Struct):
             self.attempts += len({deed.attempt for deed in deeds})
             self.entries += sum(deed.what == "commit" for deed in deeds)
             self.stored += sum(deed.what == "stored" for deed in deeds)
+            self.files += sum(deed.what == "file" for deed in deeds)
+        self.files += sum(len(seen) for seen in record.seen.values())
         self.late += sum(bool(write.answer) for writes in record.late.values() for write in writes)
+        add_counts(self.on_transfers, hits_of_transfers(record))
         self.overlaps += len(judgement.overlaps)
         self.longest_overlap = max([self.longest_overlap, *(each.seconds for each in judgement.overlaps)])
         for kind, took in recoveries(record):

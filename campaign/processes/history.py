@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -22,25 +21,19 @@ from campaign.processes.gateways.late_writer import LateWriter
 from campaign.processes.gateways.late_writes import LateWrite
 from campaign.processes.gateways.stored import StoredEntry, read_stored
 from campaign.processes.hosts import Hosts
+from campaign.processes.jobs import Jobs
 from campaign.processes.places import Loopback
 from campaign.processes.plan import HistoryPlan
 from campaign.processes.record import HistoryRecord
 from campaign.processes.recording import Recorder
 from campaign.processes.strikes import Striker
-from emberkeep.client.submission.preparation import PreparedJob, Program, prepare
-from emberkeep.client.submission.spark_options import SparkOptions
+from campaign.processes.transfers.caches import CacheWatch
+from campaign.processes.transfers.seen import SeenFile, read_seen
 
 CLIENTS = 5
 RULES = Rules(lease=LEASE, freeze=LEASE / 2)
 SETTLE_SECONDS = 150.0  # a job may wait for its restart, for a lease and for a place
-_SCRIPT = Path(__file__).with_name("job.py")
-_GATEWAY_SCRIPT = Path(__file__).parent / "gateways" / "job.py"
-_SHARE_STORED = 0.5  # of the jobs: those whose entries go through state gateways
-_SHARE_KEPT = 0.5  # of the jobs: those that no client cancels, so that attempts live through faults
 _MOST_JOBS_PER_SECOND = 0.25  # a driver's start takes two seconds of processor time
-PAUSE = 0.1  # seconds between two entries of a job
-_RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "1000"}
-_RESTARTS["restart-strategy.fixed-delay.delay"] = "200ms"
 _POLL = 0.3
 _ENDS = ("FINISHED", "FAILED", "CANCELED")
 _NO_LATE_WRITES: Mapping[str, Sequence[LateWrite]] = {}
@@ -53,7 +46,7 @@ async def play_history(
     await settle_members(cluster)
     recorder, chance = Recorder(), random.Random(f"{plan.seed}/jobs")
     async with Calls(cluster.token) as calls:
-        jobs = _Jobs(place, chance, plan.seed, max(2, round(_MOST_JOBS_PER_SECOND * plan.seconds)))
+        jobs = Jobs(place, chance, plan.seed, max(2, round(_MOST_JOBS_PER_SECOND * plan.seconds)))
         nodes = [("nodes", "away"), ("nodes", "node-1"), ("taskmanagers", "tm-2"), ("taskmanagers", "gone")]
         world = ClientsWorld(calls, cluster.urls, nodes, recorder, jobs.make)
         clients = [
@@ -61,9 +54,9 @@ async def play_history(
             for number in range(CLIENTS)
         ]
         striker = Striker(cluster, world, clients, hosts)
-        late = LateWriter(world, hosts or Loopback())
+        late, caches = LateWriter(world, hosts or Loopback()), CacheWatch(cluster)
         began = time.monotonic()
-        async with _beside(late.run()):
+        async with _beside(late.run(), caches.run()):
             async with asyncio.TaskGroup() as group:
                 group.create_task(striker.play(plan.faults, began))
                 for client in clients:
@@ -71,7 +64,8 @@ async def play_history(
             ending = Ending(world)
             ends = await ending.run()
         await late.finish()
-        problems = [*recorder.unexpected, *striker.problems, *ending.problems]
+        await caches.ended({end.job_id for end in ends if end.status in _ENDS})
+        problems = [*recorder.unexpected, *striker.problems, *ending.problems, *caches.problems]
     return recorded(plan, recorder, striker, world, ends, problems, late.written)
 
 
@@ -112,6 +106,7 @@ def recorded(
         deeds=deeds_of(world, ends),
         stored=stored_by(world, ends),
         late={job_id: tuple(writes) for job_id, writes in late.items()},
+        seen=seen_by(world, ends),
         ends=tuple(ends),
         problems=tuple(problems),
     )
@@ -129,50 +124,6 @@ async def settle_members(cluster: RealCluster) -> None:
             if reply is not None and reply.status == 200 and reply.body["taskmanagers"] == len(cluster.task_managers):
                 return
             await asyncio.sleep(_POLL)
-
-
-class _Jobs:
-    """Makes the jobs of a history, each with a file of its own."""
-
-    def __init__(self, place: Path, chance: random.Random, seed: str, most: int) -> None:
-        self._place = place
-        self._chance = chance
-        self._seed = seed
-        self._left = most
-        self._number = 0
-
-    def make(self) -> SubmittedJob | None:
-        """Return a job that is not submitted yet; None if there were enough."""
-        if self._left == 0:
-            return None
-        self._left -= 1
-        self._number += 1
-        place = self._place / f"job-{self._number}"
-        place.mkdir(parents=True)
-        payload = place / "payload.py"
-        payload.write_text(f"# {self._chance.randbytes(self._chance.choice((500, 150_000))).hex()}\n", encoding="ascii")
-        digest = hashlib.sha256(payload.read_bytes()).hexdigest()
-        entries = self._chance.randint(30, 250)
-        is_stored = self._chance.random() < _SHARE_STORED
-        arguments = (str(place), str(entries), str(PAUSE), *(() if is_stored else (payload.name, digest)))
-        return SubmittedJob(
-            f"{self._seed}/{self._number}",
-            prepared_job(arguments, payload, script=_GATEWAY_SCRIPT if is_stored else _SCRIPT),
-            place,
-            entries,
-            is_stored=is_stored,
-            is_kept=self._chance.random() < _SHARE_KEPT,
-        )
-
-
-def prepared_job(
-    arguments: tuple[str, ...], payload: Path, *, script: Path = _SCRIPT, memory: str = "256m", files: str = ""
-) -> PreparedJob:
-    """Return a job that runs a script of the histories. ``memory``: of its driver."""
-    options = SparkOptions(
-        py_files=str(payload), driver_memory=memory, executor_memory="256m", num_executors="1", files=files or None
-    )
-    return prepare(Program(str(script), None, arguments), options, _RESTARTS, {})
 
 
 class Ending:
@@ -257,6 +208,16 @@ def deeds_of(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[Deed
         file = job.place / "deeds"
         for job_id in accepted.intersection(job.candidates):
             found[job_id] = tuple(read_deeds(file.read_bytes())) if file.exists() else ()
+    return found
+
+
+def seen_by(world: ClientsWorld, ends: Sequence[Ended]) -> dict[str, tuple[SeenFile, ...]]:
+    """Return which files the executors of each job that was accepted have found."""
+    accepted, found = {end.job_id for end in ends}, {}
+    for job in world.jobs:
+        file = job.place / "seen"
+        for job_id in accepted.intersection(job.candidates) if file.exists() else ():
+            found[job_id] = read_seen(file.read_bytes())
     return found
 
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from tests.integration.hosts.namespaces import Namespaces
 from tests.integration.hosts.network import Fault, Network
 
 _CLIENTS = "clients"
+_SLOW = "16mbit"  # in each direction: a file of some MiB is on its way for seconds, so that a fault can hit it
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,10 +37,11 @@ class NetworkHost(Host):
 class Hosts:
     """A host for each member, and one for the clients. Use as context: the thread of the context is on the latter."""
 
-    def __init__(self, directory: Path, names: Sequence[str]) -> None:
-        """``directory``: an empty one for the hosts. ``names``: of the members."""
+    def __init__(self, directory: Path, names: Sequence[str], *, slow: Collection[str] = ()) -> None:
+        """``directory``: an empty one for the hosts. ``names``: of the members. ``slow``: those with a slow link."""
         self._directory = directory
         self._names = names
+        self._slow = slow
         self._changing = asyncio.Lock()
 
     def __enter__(self) -> Hosts:
@@ -48,6 +50,7 @@ class Hosts:
             self._network = Network(self._directory, kind=NetworkHost)
             stack.callback(self._network.close)
             self._hosts = {name: self._network.add(name, families=(4,)) for name in (*self._names, _CLIENTS)}
+            self._slow_down()
             stack.enter_context(_network_of(self._hosts[_CLIENTS].pid))
             self._stack = stack.pop_all()
         return self
@@ -84,6 +87,11 @@ class Hosts:
         """End all faults."""
         async with self._changing:
             await asyncio.to_thread(self._network.heal)
+            await asyncio.to_thread(self._slow_down)
+
+    def _slow_down(self) -> None:
+        for name in self._slow:
+            self._network.slow(self._hosts[name], _SLOW)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """The job of the histories, without Spark. It runs as a script of an attempt's driver, and its deeds are what counts.
 
 Arguments: a directory, the number of entries to commit, seconds between two, the name and SHA-256 of a file that was
-submitted with the job. Each deed is a line in the file ``deeds``, with the time by the clock that all processes of this
-machine share.
+submitted with the job. If the directory has a file ``files``, ``transfers.lab_files`` looks for these too. Each deed is
+a line in the file ``deeds``, with the time by the clock that all processes of this machine share.
 
 An entry is committed as a streaming query commits its batches: the attempt's lease is asked first, then a file is
 created that must not exist. The numbers continue where the attempts before have ended.
@@ -10,6 +10,7 @@ created that must not exist. The numbers continue where the attempts before have
 
 import gc
 import hashlib
+import importlib
 import json
 import os
 import sys
@@ -41,6 +42,8 @@ def find(file: str) -> str:
 deed("began")
 entries.mkdir(exist_ok=True)
 deed("file", whole=find(name) == digest)
+if (place / "files").exists():
+    importlib.import_module("lab_files").take(place, deed)
 (lease,) = (each for each in gc.get_objects() if type(each) is AttemptLease)  # its JobMaster's own
 number = max((int(each.name) for each in entries.iterdir()), default=0)
 while number < total:

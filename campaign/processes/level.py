@@ -19,8 +19,11 @@ from campaign.processes.hosts import Hosts
 from campaign.processes.places import Loopback
 from campaign.processes.plan import HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record
-from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE
+from campaign.processes.transfers.caches import RETENTION
+from campaign.processes.transfers.runtime import starting, stub_java
+from emberkeep.base.configuration.options.blobs import BLOB_HA_STORAGE, BLOB_RETENTION
 from emberkeep.base.configuration.options.high_availability import ZOOKEEPER_INSECURE_ACCESS
+from emberkeep.base.configuration.options.jobs import EXECUTOR_BACKOFF_MAX, EXECUTOR_FAILURES
 from emberkeep.base.configuration.options.local_state import LOCAL_RECOVERY
 from emberkeep.base.configuration.options.security import INSECURE_NETWORK, TOKEN_FILE
 from emberkeep.base.errors import EmberkeepError
@@ -31,6 +34,8 @@ FAULTS_PER_SECOND = 3.0
 HISTORIES_PER_CLUSTER = 10
 JOB_MANAGERS = TASK_MANAGERS = 3
 _NOWHERE = "/dev/null/blobs"  # task managers that cannot read the HA store fetch files of jobs over the network
+# Executors end with what strikes their node, and must be started again at once.
+_EXECUTORS = {"taskmanager.numberOfTaskSlots": "2", EXECUTOR_FAILURES.key: "1000", EXECUTOR_BACKOFF_MAX.key: "1s"}
 CLUSTERS_WITH_ONE = 3  # of so many clusters, one has a single ZooKeeper server; the others have three
 FAILURES_AT_MOST = 10
 Shown = Callable[[str], None]
@@ -94,12 +99,13 @@ async def run(
 
 
 def _hosts(place: Path, zookeepers: int) -> Hosts:
-    return Hosts(place / "hosts", names_of(JOB_MANAGERS, TASK_MANAGERS, zookeepers))
+    names = names_of(JOB_MANAGERS, TASK_MANAGERS, zookeepers)
+    return Hosts(place / "hosts", names, slow=[name for name in names if name.startswith("tm-")])
 
 
 def _cluster(place: Path, zookeepers: int, hosts: Hosts | None) -> RealCluster:
     """Return a cluster whose task managers have state gateways. ``hosts``: for its members; None: on loopback."""
-    settings = {LOCAL_RECOVERY.key: "true"}
+    settings = {LOCAL_RECOVERY.key: "true", **_EXECUTORS}
     if hosts is not None:
         settings |= dict.fromkeys((INSECURE_NETWORK.key, ZOOKEEPER_INSECURE_ACCESS.key), "true")
         settings[TOKEN_FILE.key] = str(place / "token")
@@ -110,9 +116,11 @@ def _cluster(place: Path, zookeepers: int, hosts: Hosts | None) -> RealCluster:
         zookeepers=zookeepers,
         settings=settings,
         places=hosts or Loopback(),
+        starts=starting(stub_java(place / "java")),
     )
-    if hosts is not None:
-        for task_manager in cluster.task_managers:
+    for number, task_manager in enumerate(cluster.task_managers):
+        task_manager.settings[BLOB_RETENTION.key] = f"{RETENTION:g}s"
+        if hosts is not None or number:
             task_manager.settings[BLOB_HA_STORAGE.key] = _NOWHERE
     return cluster
 

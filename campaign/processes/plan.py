@@ -56,6 +56,16 @@ NETWORK_KINDS: Mapping[str, tuple[float, float, float]] = {
     "loss: zookeeper": (1.0, 0.5, 8.0),
     "loss: task manager": (1.0, 0.5, 8.0),
 }
+# In the middle of a BLOB transfer between hosts: of the task manager that receives, of the JobManager or task manager
+# that sends, and between the two.
+TRANSFER_KINDS: Mapping[str, tuple[float, float, float]] = {
+    "kill blob receiver": (1.2, 0.0, 3.0),
+    "freeze blob receiver": (1.2, 0.3, 8.0),
+    "kill blob sender": (0.8, 0.0, 3.0),
+    "freeze blob sender": (0.8, 0.3, 9.0),
+    "cut blob transfer": (1.2, 0.3, 9.0),
+}
+CUTS = (*NETWORK_KINDS, "cut blob transfer")  # after which an attempt need not know that a newer one has begun
 SHARE_OF_KINDS = 0.6  # of the kinds in one history: frequent ones would hide what rare ones show
 SHORTEST_PAUSE = 0.02
 
@@ -80,7 +90,7 @@ class HistoryPlan(msgspec.Struct, frozen=True):
 def draw_plan(seed: str, seconds: float, faults_per_second: float, *, hosted: bool = False) -> HistoryPlan:
     """Draw a history of so many seconds. ``hosted``: each member has a host whose network can fail."""
     chance = random.Random(seed)
-    possible = {**KINDS, **NETWORK_KINDS} if hosted else KINDS
+    possible = {**KINDS, **NETWORK_KINDS, **TRANSFER_KINDS} if hosted else KINDS
     kinds = chance.sample(list(possible), max(1, round(SHARE_OF_KINDS * len(possible))))
     weights = [possible[kind][0] * chance.choice((0.3, 1.0, 3.0)) for kind in kinds]
     faults: list[PlannedFault] = []

@@ -16,8 +16,10 @@ from campaign.linearizability.job_store import JobStoreModel
 from campaign.processes.deeds import Deed, Ended, Overlap, Rules, judge
 from campaign.processes.gateways.late_writes import LateWrite, judge_late_writes
 from campaign.processes.gateways.stored import StoredEntry, judge_stored
-from campaign.processes.plan import NETWORK_KINDS, HistoryPlan
+from campaign.processes.plan import CUTS, NETWORK_KINDS, HistoryPlan
 from campaign.processes.strikes import Strike
+from campaign.processes.transfers.hits import ALL_TRANSFERS
+from campaign.processes.transfers.seen import SeenFile, judge_seen
 
 VERSION = 1
 
@@ -26,7 +28,7 @@ class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """All that was seen of one history. ``unix_minus_clock``: seconds. ``problems``: what did not recover.
 
     By job: ``stored``, the files of those whose entries go through state gateways; ``late``, the requests for attempts
-    of these that were over.
+    of these that were over; ``seen``, what executors have found of their jobs' files.
     """
 
     version: int = VERSION
@@ -41,6 +43,7 @@ class HistoryRecord(msgspec.Struct, frozen=True, kw_only=True):
     deeds: dict[str, tuple[Deed, ...]]
     stored: dict[str, tuple[StoredEntry, ...]] = {}
     late: dict[str, tuple[LateWrite, ...]] = {}
+    seen: dict[str, tuple[SeenFile, ...]] = {}
     ends: tuple[Ended, ...]
     problems: tuple[str, ...]
 
@@ -66,13 +69,13 @@ def judge_record(record: HistoryRecord) -> Judgement:
     ]
     violations += [f"{history}: {verdict}" for history, verdict in verdicts if verdict.outcome is Outcome.VIOLATED]
     overlaps: list[Overlap] = []
-    cut = tuple((strike.at, strike.until) for strike in record.strikes if strike.kind in NETWORK_KINDS)
+    cut = tuple((strike.at, strike.until) for strike in record.strikes if strike.kind in CUTS)
     rules = msgspec.structs.replace(record.rules, cut=cut)
     for end in record.ends:
         found, explained = judge(record.deeds.get(end.job_id, ()), end, rules)
         violations += found
         overlaps += explained
-        violations += [f"job {end.job_id}: {each}" for each in _judge_stored(record, end.job_id)]
+        violations += [f"job {end.job_id}: {each}" for each in _judge_files(record, end.job_id)]
     return Judgement(
         violations=tuple(violations),
         undecided=sum(_is_undecided(verdict) for _, verdict in verdicts),
@@ -81,13 +84,14 @@ def judge_record(record: HistoryRecord) -> Judgement:
     )
 
 
-def _judge_stored(record: HistoryRecord, job_id: str) -> list[str]:
-    """Return the violations in what a job has stored through state gateways."""
-    stored = record.stored.get(job_id)
-    if stored is None:
-        return []
-    found = judge_stored(record.deeds.get(job_id, ()), stored)
-    return found + judge_late_writes(record.late.get(job_id, ()), stored)
+def _judge_files(record: HistoryRecord, job_id: str) -> list[str]:
+    """Return the violations in what a job has stored through state gateways, and in what it was given."""
+    found = judge_seen(record.seen.get(job_id, ()))
+    if job_id in record.stored:
+        stored = record.stored[job_id]
+        found += judge_stored(record.deeds.get(job_id, ()), stored)
+        found += judge_late_writes(record.late.get(job_id, ()), stored)
+    return found
 
 
 def _is_undecided(verdict: Verdict) -> bool:
@@ -117,6 +121,15 @@ def recoveries(record: HistoryRecord) -> Iterator[tuple[str, float]]:
 def counted(record: HistoryRecord) -> Counter[str]:
     """Return how often each kind of fault was applied."""
     return Counter(strike.kind for strike in record.strikes)
+
+
+def hits_of_transfers(record: HistoryRecord) -> Counter[str]:
+    """Return how many faults have hit a running BLOB transfer, ALL_TRANSFERS and by where. One may hit several."""
+    hits = [strike.transfers for strike in record.strikes if strike.transfers]
+    found = Counter(where for each in hits for where in each)
+    if hits:
+        found[ALL_TRANSFERS] = len(hits)
+    return found
 
 
 def read_record(path: Path) -> HistoryRecord:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from campaign.processes.figures import ProcessFigures
+from campaign.processes.transfers.hits import ALL_TRANSFERS
 from campaign.tables import by_name, counts, durations, table
 
 _QUANTILES = ("least", "median", "p90", "p99", "largest")
@@ -43,6 +44,8 @@ def section(figures: ProcessFigures, seed: int) -> list[str]:
                 ("entries committed under a lease", f"{figures.entries:,}"),
                 ("entries stored through state gateways", f"{figures.stored:,}"),
                 ("requests for attempts that were over, answered by state gateways", f"{figures.late:,}"),
+                ("files of jobs that drivers and executors have compared", f"{figures.files:,}"),
+                ("faults that have hit a running BLOB transfer", on_transfers(figures) or "0"),
                 (
                     "attempts that were stopped, and ran beside a newer one until ended",
                     f"{figures.overlaps:,}, for at most {figures.longest_overlap:.2f} s",
@@ -57,6 +60,12 @@ def section(figures: ProcessFigures, seed: int) -> list[str]:
     lines += ["### Faults", "", *table(("fault", "applied"), counts(figures.faults))]
     lines += [*table(("operation", "with this outcome"), counts(figures.operations))]
     return lines + _recovery(figures)
+
+
+def on_transfers(figures: ProcessFigures) -> str:
+    """Say how many faults have hit a running BLOB transfer, and where; "" if none has, or they were not counted."""
+    where = [f"{n:,} the {place}" for place, n in by_name(figures.on_transfers) if place != ALL_TRANSFERS]
+    return f"{figures.on_transfers[ALL_TRANSFERS]:,}: {', '.join(where)}" if where else ""
 
 
 def _recovery(figures: ProcessFigures) -> list[str]:

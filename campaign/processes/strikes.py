@@ -16,7 +16,10 @@ from campaign.processes.cluster import Member, RealCluster, send, stand_still
 from campaign.processes.gateways.strikes import GatewayStrikes
 from campaign.processes.hosts import Hosts
 from campaign.processes.network_strikes import NetworkStrikes
-from campaign.processes.plan import NETWORK_KINDS, PlannedFault
+from campaign.processes.plan import NETWORK_KINDS, TRANSFER_KINDS, PlannedFault
+from campaign.processes.transfers.hits import NO_HIT, Hit, hit_at
+from campaign.processes.transfers.running import RunningTransfers
+from campaign.processes.transfers.strikes import TransferStrikes
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.client.clusters.zookeeper_ensemble import leads
 
@@ -26,12 +29,16 @@ _AGAIN = 3  # times that a start is tried
 
 
 class Strike(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault that was applied. ``at`` and ``until``: its beginning and its end, by the history's clock."""
+    """A fault that was applied. ``at`` and ``until``: its beginning and its end, by the history's clock.
+
+    ``transfers``: where it has hit BLOB transfers that were running, see ``transfers.hits``; only known on hosts.
+    """
 
     kind: str
     target: str
     at: float
     until: float
+    transfers: tuple[str, ...] = ()
 
 
 class Striker:
@@ -52,8 +59,11 @@ class Striker:
         self._running: list[asyncio.Task[None]] = []
         self._leader_url = ""
         self._hosts = hosts
-        self._network = None if hosts is None else NetworkStrikes(hosts, self._choose)
-        self._gateways = GatewayStrikes(cluster, world, self._start)
+        addresses = {} if hosts is None else {each.name: hosts.address(each.name) for each in cluster.members}
+        self._transfers = RunningTransfers(cluster, addresses)
+        self._network = None if hosts is None else NetworkStrikes(hosts, self._choose, self._transfers)
+        self._aimed = None if hosts is None else TransferStrikes(cluster, hosts, self._transfers, self._start)
+        self._gateways = GatewayStrikes(cluster, world, self._start, self._transfers)
 
     async def play(self, faults: tuple[PlannedFault, ...], began: float) -> None:
         """Apply each fault at its time, and undo it when it is over. Then undo everything."""
@@ -80,24 +90,32 @@ class Striker:
             self._strike_client(fault, chance)
             return
         if fault.kind in NETWORK_KINDS:
-            target = "" if self._network is None else await self._network.strike(fault, chance)
+            hit = NO_HIT if self._network is None else await self._network.strike(fault, chance)
+        elif fault.kind in TRANSFER_KINDS:
+            hit = NO_HIT if self._aimed is None else await self._aimed.strike(fault, chance)
         elif what == "gateway-driver":
-            target = await self._gateways.kill_driver(chance)
+            hit = await self._gateways.kill_driver(chance)
         elif what.startswith("gateway"):
-            target, at = await self._gateways.strike(fault, chance)
+            hit = await self._gateways.strike(fault, chance)
         elif what == "driver":
-            target = await self._strike_driver(verb, fault, chance)
+            hit = Hit(await self._strike_driver(verb, fault, chance), at)
         elif verb == "break":
-            target = await self._strike_request(what, chance)
+            hit = Hit(await self._strike_request(what, chance), at)
         else:
-            target = await self._strike_member(verb, what, fault, chance)
-        if target:
-            self.applied.append(Strike(kind=fault.kind, target=target, at=at, until=time.monotonic()))
+            hit = await self._strike_member(verb, what, fault, chance)
+        if hit.target:
+            until = time.monotonic()
+            self.applied.append(
+                Strike(kind=fault.kind, target=hit.target, at=hit.at, until=until, transfers=hit.transfers)
+            )
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
-    async def _strike_member(self, verb: str, what: str, fault: PlannedFault, chance: random.Random) -> str:
+    async def _strike_member(self, verb: str, what: str, fault: PlannedFault, chance: random.Random) -> Hit:
+        at = time.monotonic()
         members = await self._choose(what, chance)
+        names = [member.name for member in members]
+        transfers = hit_at(names, self._transfers.now())
         for member in members:
             member.busy = True
         try:
@@ -110,12 +128,12 @@ class Striker:
             else:
                 pids = [member.pid for member in members]
                 if what == "node":
-                    pids += await asyncio.to_thread(self._cluster.drivers, *members)
+                    pids += await asyncio.to_thread(self._cluster.processes, *members)
                 await stand_still(pids, fault.seconds, stutters=verb == "stutter")
         finally:
             for member in members:
                 member.busy = False
-        return ", ".join(member.name for member in members)
+        return Hit(", ".join(names), at, transfers)
 
     async def _choose(self, what: str, chance: random.Random) -> list[Member]:
         """Return whom a fault strikes: one member, or most of the ZooKeeper servers; [] if there is none now."""

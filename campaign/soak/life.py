@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from campaign.processes.cluster import RealCluster
-from campaign.processes.history import PAUSE
+from campaign.processes.jobs import PAUSE
 from campaign.soak.drift import Sample
 from campaign.soak.plan import Deed
 from campaign.soak.samples import Sampler

@@ -242,7 +242,7 @@ def _session(cluster: RealCluster, leader: int, command: str) -> list[int]:
     if stat is None:
         return []
     found = []
-    for pid in cluster.drivers():
+    for pid in cluster.processes():
         other = read_stat(pid)
         if other is not None and other.session == stat.session and command in ("", _command(pid)):
             found.append(pid)

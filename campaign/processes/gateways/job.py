@@ -9,10 +9,11 @@ exist. While a file ``hold`` is in the directory, the job stands still between t
 ``held``, for a fault to strike there.
 
 Once it is admitted, the attempt writes into the directory ``doors`` how it reaches the gateway of its task manager, for
-``late_writer``.
+``late_writer``. If the directory has a file ``files``, ``transfers.lab_files`` looks for these.
 """
 
 import http.client
+import importlib
 import json
 import os
 import sys
@@ -168,6 +169,8 @@ try:
     own.ask("PUT", "entries", {"op": "MKDIRS"})
     deed("admitted")
     show_door(beside, read_spec(Path(sys.orig_argv[-1])).task_manager)
+    if (place / "files").exists():
+        importlib.import_module("lab_files").take(place, deed)
     listing = own.ask("GET", "entries", {"op": "LISTSTATUS"})["FileStatuses"]["FileStatus"]
     number = max((int(each["pathSuffix"]) for each in listing if each["pathSuffix"].isdecimal()), default=0)
     while number < total:

@@ -13,6 +13,8 @@ from campaign.processes.clients import ClientsWorld
 from campaign.processes.cluster import Member, RealCluster, send, stand_still
 from campaign.processes.gateways.late_writer import doors_of, read_door
 from campaign.processes.plan import PlannedFault
+from campaign.processes.transfers.hits import NO_HIT, Hit, hit_at
+from campaign.processes.transfers.running import RunningTransfers
 
 # Within which a job comes to the place between an upload and its rename: it may have to start first.
 _AIM_SECONDS = 15.0
@@ -24,26 +26,33 @@ _DURING_RENAME = 0.5  # share of the faults that strike while the gateway rename
 class GatewayStrikes:
     """Strikes between the upload of an entry and the end of its rename. ``start``: starts a member again."""
 
-    def __init__(self, cluster: RealCluster, world: ClientsWorld, start: Callable[[Member], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        cluster: RealCluster,
+        world: ClientsWorld,
+        start: Callable[[Member], Awaitable[None]],
+        transfers: RunningTransfers,
+    ) -> None:
+        self._transfers = transfers
         self._cluster = cluster
         self._world = world
         self._start = start
         self._aiming = asyncio.Lock()  # two faults would hold the same jobs
 
-    async def strike(self, fault: PlannedFault, chance: random.Random) -> tuple[str, float]:
-        """Apply a fault. Return the pid of the driver whose gateway it has hit, "" for none, and when."""
+    async def strike(self, fault: PlannedFault, chance: random.Random) -> Hit:
+        """Apply a fault. Return which driver's gateway it has hit, by the driver's pid."""
         if self._aiming.locked():
-            return "", 0.0
+            return NO_HIT
         async with self._aiming:
             try:
                 pid, member = await self._held()
                 if member is None:
-                    return "", 0.0
+                    return NO_HIT
                 member.busy = True
                 if chance.random() < _DURING_RENAME:
                     self._release()
                     await asyncio.sleep(chance.uniform(0.0, _LONGEST_RENAME))
-                at = time.monotonic()
+                at, transfers = time.monotonic(), hit_at({member.name}, self._transfers.now())
                 striking = asyncio.create_task(self._hit(fault, member, pid))
                 await asyncio.sleep(0)  # it begins
             finally:
@@ -52,14 +61,17 @@ class GatewayStrikes:
             await striking
         finally:
             member.busy = False
-        return str(pid), at
+        return Hit(str(pid), at, transfers)
 
-    async def kill_driver(self, chance: random.Random) -> str:
-        """Kill the driver of a job whose newest attempt was admitted. Return its pid; "" if there is none."""
+    async def kill_driver(self, chance: random.Random) -> Hit:
+        """Kill the driver of a job whose newest attempt was admitted. Return its pid."""
         doors = [doors_of(job) for job in self._world.jobs]
         admitted = {read_door(each[max(each)]).pid for each in doors if each}
         alive = sorted(admitted.intersection(await asyncio.to_thread(self._cluster.drivers)))
-        return str(pid) if alive and send(pid := chance.choice(alive), signal.SIGKILL) else ""
+        at = time.monotonic()
+        if not alive or not send(pid := chance.choice(alive), signal.SIGKILL):
+            return NO_HIT
+        return Hit(str(pid), at)
 
     async def _hit(self, fault: PlannedFault, member: Member, pid: int) -> None:
         verb, _, what = fault.kind.partition(" ")

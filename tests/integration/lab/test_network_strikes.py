@@ -12,15 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from campaign.processes.cluster import Member
+from campaign.processes.cluster import Member, RealCluster
 from campaign.processes.hosts import Hosts
 from campaign.processes.network_strikes import NetworkStrikes
 from campaign.processes.plan import NETWORK_KINDS, PlannedFault
+from campaign.processes.transfers.hits import Hit
+from campaign.processes.transfers.running import RunningTransfers
 from tests.integration.hosts.requirements import why_not
 
 pytestmark = [pytest.mark.integration]
 
 PORT = 4711
+NO_TRANSFERS = RunningTransfers(RealCluster(Path("never started")), {})
 SECONDS = 1.0  # until a connection counts as impossible
 SERVER = """
 import socket, sys
@@ -70,7 +73,7 @@ def test_a_fault_lasts_and_ends_and_leaves_the_other_members_alone(hosts: Hosts)
         async def choose(_: str, __: random.Random) -> list[Member]:
             return [Member("jm-1", "jobmanager")]
 
-        strikes = NetworkStrikes(hosts, choose)
+        strikes = NetworkStrikes(hosts, choose, NO_TRANSFERS)
         with serving(hosts, "jm-1"), serving(hosts, "tm-1"):
             assert await reaches(hosts, "jm-1")
             for kind in ("cut: leader", "cut one way: leader"):
@@ -88,11 +91,11 @@ def test_a_fault_lasts_and_ends_and_leaves_the_other_members_alone(hosts: Hosts)
 
 
 def test_every_fault_of_the_network_can_be_applied(hosts: Hosts) -> None:
-    async def play() -> list[str]:
+    async def play() -> list[Hit]:
         async def choose(what: str, _: random.Random) -> list[Member]:
             return [Member("tm-1" if what == "task manager" else "jm-1", "any")]
 
-        strikes = NetworkStrikes(hosts, choose)
+        strikes = NetworkStrikes(hosts, choose, NO_TRANSFERS)
         with serving(hosts, "jm-1"), serving(hosts, "tm-1"):
             hit = [
                 await strikes.strike(PlannedFault(0.0, kind, number, 0.01), random.Random(number))
@@ -103,7 +106,7 @@ def test_every_fault_of_the_network_can_be_applied(hosts: Hosts) -> None:
         return hit
 
     with hosts:
-        assert all(asyncio.run(play()))
+        assert all(hit.target for hit in asyncio.run(play()))
 
 
 class FromAll(random.Random):

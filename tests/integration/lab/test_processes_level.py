@@ -11,6 +11,7 @@ import pytest
 from campaign.processes.figures import ProcessFigures
 from campaign.processes.level import run
 from tests.campaign import CAMPAIGN
+from tests.integration.hosts.requirements import why_not
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
@@ -25,4 +26,6 @@ def test_clients_and_faults_for_a_minute(tmp_path: Path) -> None:
     assert sum(figures.faults.values()) >= 20
     assert figures.operations["list: done"]
     assert figures.entries
+    assert figures.files
+    assert figures.on_transfers or why_not(), "hosts have slow links, and faults that aim at transfers"
     assert figures.undecided < figures.objects

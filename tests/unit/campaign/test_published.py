@@ -31,6 +31,8 @@ PROGRESS = Progress(
         operations={"submit: done": 7},
         entries=9,
         late=3,
+        files=1_002,
+        on_transfers={"all": 4, "receiving task manager": 3, "serving JobManager": 2},
         recoveries={"kill leader": {"1.50": 3}},
         failures=[FailedHistory(1, "one live attempt: 2|3", ".campaign/5/processes/history-1.json")],
     ),
@@ -85,8 +87,10 @@ def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> No
         "$ make campaign LEVELS=planted SEED=5 MINUTES=2\n",
         "$ make campaign LEVELS=load SEED=5 MINUTES=2\n",
         "$ make campaign LEVELS=soak SEED=5 MINUTES=30\n",
-        "| processes | 5 | 2 histories, 1,200 faults of 10,000 | "
-        "7 operations, 9 entries, 3 requests for attempts that were over | 1 |",
+        "| processes | 5 | 2 histories, 1,200 faults of 10,000, 4 during BLOB transfers | "
+        "7 operations, 9 entries, 1,002 files, 3 requests for attempts that were over | 1 |",
+        "Of the faults with stub drivers, 4 have hit a BLOB on its way to a task manager.",
+        "| receiving task manager | 3 |\n| serving JobManager | 2 |\n",
         "| load | 5 | 1 histories, 9 faults, 5,000 replies | p99 0.0 s outside of takeovers, p99 2.0 s during them |",
         "| soak | 5 | 3 rounds, 0.5 hours of 4 | 0 values, 0 grow | 1 |",
         "| soak | 5 | the stream has failed | **open** |",
@@ -103,6 +107,13 @@ def test_the_page_has_what_was_tried_what_was_found_and_how_to_repeat_it() -> No
         "| killed → next checkpoint | 2 | 32.50 | 31.00 | 34.00 | 0.2 … 1.0 |",
     ):
         assert part in text
+
+
+def test_figures_from_before_transfers_were_counted_say_nothing_about_them() -> None:
+    figures = msgspec.structs.replace(PROGRESS.real, late=0, files=0, on_transfers={})
+    text = page([msgspec.structs.replace(PROGRESS, real=figures)], [], [], (34, 78))
+    assert "| 2 histories, 1,200 faults of 10,000 | 7 operations, 9 entries | 1 |" in text
+    assert "BLOB" not in text
 
 
 def test_a_failed_history_without_a_finding_is_open() -> None:

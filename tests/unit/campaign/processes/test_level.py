@@ -17,6 +17,8 @@ from campaign.processes.figures import ProcessFigures
 class Started:
     """A cluster whose processes run, and have logged something."""
 
+    task_managers = ()
+
     def __init__(self, directory: Path, **_: Any) -> None:
         self.directory = directory
 

@@ -21,6 +21,8 @@ from campaign.processes.level import replay
 from campaign.processes.plan import KINDS, HistoryPlan, draw_plan
 from campaign.processes.record import HistoryRecord, judge_record, read_record, recoveries
 from campaign.processes.strikes import Strike
+from campaign.processes.transfers.hits import NETWORK, RECEIVER
+from campaign.processes.transfers.seen import SeenFile
 from campaign.progress import Progress
 from campaign.report import write
 from emberkeep.blocklist.model import PERMANENT
@@ -44,6 +46,7 @@ def shown(at: float, status: str, attempt: int = 1) -> Operation:
 BLOCK = operation("block", 1, ENTRY, "nodes/n", action="MARK_BLOCKED", end=PERMANENT, cause="fan", merge=False)
 DEEDS = (
     Deed(attempt=1, pid=11, what="began", at=2.0),
+    Deed(attempt=1, pid=11, what="file", at=2.1),
     Deed(attempt=1, pid=11, what="commit", at=3.0, number=1, asked=3.0),
     Deed(attempt=1, pid=11, what="ended", at=4.0),
 )
@@ -53,6 +56,10 @@ def late(answer: str) -> LateWrite:
     return LateWrite(attempt=1, newer=2, what="rename it", asked=8.0, answer=answer)
 
 
+def seen(whole: bool) -> SeenFile:
+    return SeenFile(attempt=1, executor="1", pid=12, at=3.5, name="data.bin", whole=whole)
+
+
 GOOD = HistoryRecord(
     plan=HistoryPlan("7-0", 30.0, ()),
     rules=Rules(lease=6.0, freeze=3.0),
@@ -60,6 +67,8 @@ GOOD = HistoryRecord(
     strikes=(
         Strike(kind="kill leader", target="jm-1", at=1.2, until=2.0),
         Strike(kind="freeze driver", target="11", at=2.5, until=2.9),
+        Strike(kind="freeze task manager", target="tm-1", at=2.6, until=2.8, transfers=(RECEIVER,)),
+        Strike(kind="cut: task manager", target="tm-1 <-> jm-1", at=2.6, until=2.8, transfers=(NETWORK,)),
     ),
     jobs=(accepted(1), shown(3, "RUNNING"), shown(6, "FINISHED")),
     blocklist=(BLOCK, operation("unblock", 3, None, "nodes/n"), operation("list", 5, None, "nodes/n")),
@@ -67,6 +76,7 @@ GOOD = HistoryRecord(
     counts={"submit: done": 1, "block: done": 1, "block: unknown": 2},
     deeds={JOB: DEEDS},
     late={JOB: (late("AccessControlException"), late(""))},
+    seen={JOB: (seen(True),)},
     ends=(Ended(job_id=JOB, status="FINISHED", shown=6.5, cancelled=False, entries=1),),
     problems=(),
 )
@@ -117,6 +127,11 @@ def test_a_history_without_violations() -> None:
             f"job {JOB}: attempt 1 asked at 8.000 to rename it, after attempt 2 was admitted, and was not refused",
             id="a gateway stores for an attempt that is over",
         ),
+        pytest.param(
+            {"seen": {JOB: (seen(True), seen(False))}},
+            f"job {JOB}: executor 1 of attempt 1 has not found data.bin as it was submitted, at 3.500",
+            id="a partial file",
+        ),
     ],
 )
 def test_a_doctored_history_fails(change: dict[str, Any], found: str) -> None:
@@ -162,7 +177,7 @@ def test_a_kept_history_is_judged_again(tmp_path: Path) -> None:
     write_record(path, GOOD)
     assert read_record(path) == GOOD
     assert replay(path, said.append, verbose=True) == 0
-    assert said == ["  0.000–0.800 kill leader: jm-1", "  1.300–1.700 freeze driver: 11"]
+    assert said[:2] == ["  0.000–0.800 kill leader: jm-1", "  1.300–1.700 freeze driver: 11"]
     write_record(path, msgspec.structs.replace(GOOD, problems=("lost",)))
     assert replay(path, said.append, verbose=False) == 1
     assert said[-1] == "violation: lost"
@@ -173,9 +188,9 @@ def test_a_kept_history_is_judged_again(tmp_path: Path) -> None:
 
 def test_figures_of_earlier_code_lack_what_was_not_counted_then() -> None:
     figures = msgspec.json.decode(b'{"histories": 3, "faults": {"kill leader": 7}}', type=ProcessFigures)
-    assert (figures.histories, figures.late) == (3, 0)
+    assert (figures.histories, figures.late, figures.files, figures.on_transfers) == (3, 0, 0, {})
     figures.took(GOOD, judge_record(GOOD), 45.0)
-    assert figures.late == 1
+    assert (figures.late, figures.files, figures.on_transfers) == (1, 2, {"all": 2, RECEIVER: 1, NETWORK: 1})
 
 
 def test_recovery_is_counted_until_the_next_work() -> None:
@@ -191,9 +206,11 @@ def test_the_report_has_the_figures(tmp_path: Path) -> None:
     text = write(tmp_path, progress, "make campaign SEED=5 LEVELS=processes").read_text()
     for part in (
         "| histories | 2 of seed 5 |",
-        "| faults | 4 |",
-        "| faults per minute under faults | 4 |",
+        "| faults | 8 |",
+        "| faults per minute under faults | 8 |",
         "| requests for attempts that were over, answered by state gateways | 2 |",
+        "| files of jobs that drivers and executors have compared | 4 |",
+        f"| faults that have hit a running BLOB transfer | 4: 2 the {NETWORK}, 2 the {RECEIVER} |",
         "| operations | 4 with a reply, 4 with an unknown outcome |",
         "| objects whose histories were checked | 4, 0 undecided |",
         "| jobs | 2 FINISHED |",

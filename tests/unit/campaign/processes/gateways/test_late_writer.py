@@ -131,11 +131,11 @@ async def test_a_driver_that_was_admitted_is_killed(tmp_path: Path, driver: subp
     newest.write_bytes(msgspec.json.encode(msgspec.structs.replace(read_door(newest), pid=driver.pid)))
     world: Any = SimpleNamespace(jobs=[job])
     cluster: Any = SimpleNamespace(drivers=lambda: [1, driver.pid])  # 1: as that of the attempt before
-    strikes = GatewayStrikes(cluster, world, mock.AsyncMock())
-    assert await strikes.kill_driver(random.Random(1)) == str(driver.pid)
+    strikes = GatewayStrikes(cluster, world, mock.AsyncMock(), mock.Mock())
+    assert (await strikes.kill_driver(random.Random(1))).target == str(driver.pid)
     assert driver.wait(60) == -signal.SIGKILL
     cluster.drivers = list
-    assert not await strikes.kill_driver(random.Random(1))
+    assert not (await strikes.kill_driver(random.Random(1))).target
 
 
 @pytest.mark.parametrize(
