@@ -239,3 +239,54 @@ if mode == "after":
 print(json.dumps(story))
 """
 )
+
+# A driver that ends in the batch of its second query, while a stop waits for that batch; and the next one, which runs
+# that batch in the start of the query. There the stop has come as far as to the start of the first query.
+SLOW_START = (
+    COMMON
+    + """
+import signal
+from emberkeep.spark.stopping import procedures
+procedures._SETTLE_SECONDS = 0.0  # as if the start of the second query had taken longer
+is_next = sys.argv[2] == "next"
+begun, going_on = threading.Event(), threading.Event()
+story = {}
+
+def slow(frame, number):
+    frame.collect()
+    begun.set()
+    if not is_next:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(3600)
+    going_on.wait(100)
+
+def note(text):
+    if text.startswith("waiting for the script"):
+        going_on.set()
+
+def lead():
+    try:
+        begun.wait(100)
+        steps.check(str(root / "savepoint"), note)
+        steps.finish_batches(note)
+        steps.write_savepoint(heading(2), str(root / "savepoint"), {}, nothing)
+        story["saved"] = sorted(path.name for path in (root / "savepoint" / "queries").iterdir())
+    except BaseException as error:
+        story["failed"] = repr(error)
+    going_on.set()
+    steps.end()
+
+if is_next:
+    threading.Thread(target=lead, daemon=True).start()
+else:
+    put(root / "in", "0", [("a", 1)])
+rows = stream(root / "in")
+queries = [
+    rows.writeStream.queryName("first").format("noop").start(),
+    rows.writeStream.queryName("second").foreachBatch(slow).start(),
+]
+for query in queries:
+    query.awaitTermination()
+print(json.dumps(story))
+"""
+)

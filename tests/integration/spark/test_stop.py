@@ -62,3 +62,17 @@ def test_suspended_restored_killed_while_it_drains_and_read_on(drivers: DriverRu
     assert "failed" not in story
     assert story["windows"] == story["expected"]
     assert story["raw"] == list(range(84))
+
+
+@pytest.mark.req("END-5", "END-9")
+def test_a_stop_that_the_next_attempt_continues_has_a_query_whose_start_takes_long(
+    drivers: DriverRunner, tmp_path: Path
+) -> None:
+    root = tmp_path / "work"
+    ended = drivers.run(stop_scripts.SLOW_START, str(root), "first", spark_conf=CONF, job_id="a" * 32)
+    assert ended.report["kind"] == "cancelled", ended.stderr
+    continued = drivers.run(
+        stop_scripts.SLOW_START, str(root), "next", spark_conf=CONF, job_id="a" * 32, asked_before="SUSPEND"
+    )
+    assert continued.exit_code == 0, continued.stderr
+    assert continued.results() == {"saved": ["query-first", "query-second"]}
