@@ -1,11 +1,17 @@
-"""Lines of an event log that outlive their file, as real Spark writes and reads them."""
+"""Event logs as real Spark writes and reads them: lines that outlive their file, and pages of its History Server."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
 from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters.shared_storage.event_logs import attempt_directory
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.jobmanager.spark_history import SparkHistory
 from tests.integration.spark.conftest import DriverRunner
 
 pytestmark = pytest.mark.integration
@@ -47,7 +53,7 @@ print(json.dumps({
 
 
 def test_the_coming_and_going_of_queries_and_executors_is_read(drivers: DriverRunner, tmp_path: Path) -> None:
-    place = tmp_path / "log"
+    place = tmp_path / "the log für 100 %41"
     place.mkdir()
     logged = {
         "spark.eventLog.enabled": "true",
@@ -69,3 +75,27 @@ def test_the_coming_and_going_of_queries_and_executors_is_read(drivers: DriverRu
     assert results["runs"]
     assert results["again"], "without compression, as they are kept"
     assert "events_2_" in results["damaged"]
+
+
+JOB = JobId("1" * 32)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["cluster", "the cluster für 100 %41"])
+async def test_the_history_server_starts_whatever_the_directory_of_the_cluster_is_called(
+    tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / name
+    log = attempt_directory(place / "checkpoints" / JOB, 1) / "eventlog_v2_app-1"
+    log.mkdir(parents=True)
+    (log / "appstatus_app-1").touch()
+    (log / "events_1_app-1").write_text(json.dumps({"Event": "SparkListenerLogStart", "Spark Version": "4.3.0"}))
+    history = SparkHistory(place / "spark-history", place / "checkpoints")
+    running = asyncio.create_task(history.run())
+    try:
+        page = await history.read(JOB, 1, "/static/webui.js", "")
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    assert page.status == 200

@@ -62,7 +62,7 @@ def prepare_history_server(directory: Path, logs: Path, key: bytes, environ: Map
         settings,
         encode_properties(
             {
-                "spark.history.fs.logDirectory": logs.as_uri(),
+                "spark.history.fs.logDirectory": f"file:{logs}",  # not escaped: it becomes a Path of Hadoop as it is
                 "spark.history.ui.port": "0",
                 "spark.history.ui.acls.enable": "false",
                 "spark.history.fs.cleaner.enabled": "false",

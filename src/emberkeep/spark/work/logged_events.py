@@ -32,7 +32,7 @@ def lasting_events(context: Any, file: Path) -> list[bytes]:
 
     def ask() -> str:
         jvm = context._jvm
-        path = jvm.org.apache.hadoop.fs.Path(file.as_uri())
+        path = jvm.org.apache.hadoop.fs.Path(f"file:{file}")  # Hadoop takes the escapes of a URI as they are
         files = path.getFileSystem(context._jsc.hadoopConfiguration())
         is_lasting = jvm.scala.jdk.javaapi.FunctionConverters.asScalaFromPredicate(
             jvm.java.util.regex.Pattern.compile(_LINE).asPredicate()
