@@ -187,7 +187,7 @@ class JobManagerService:
             evacuates = configuration[SLURM_DRAINED_NODES] == "evacuate"
             action = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS if evacuates else BlockAction.MARK_BLOCKED
             outages = PlatformOutages(driver, blocklist, action, term.clock)
-            supplier = TaskManagerSupplier(configuration, driver, resources, outages, term.clock, term.chronicle)
+            supplier = TaskManagerSupplier(configuration, driver, resources, outages, term)
         return Leader(term, dispatcher, resources, blocklist, self._blobs, supplier)
 
     async def ready(self) -> None:

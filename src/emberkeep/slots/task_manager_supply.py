@@ -7,6 +7,7 @@ counts the task managers that the previous leader started as coming.
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -68,6 +69,11 @@ class TaskManagerSupply:
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
         self._has_decided = False
+
+    def changes_platform(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> bool:
+        """True if the plan for this moment starts or ends anything through the resource driver. Decides nothing yet."""
+        plan = copy.deepcopy(self).decide(started, supply, now)
+        return bool(plan.starts or plan.revives or plan.ends)
 
     def decide(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> SupplyPlan:
         """Return the plan for this moment."""

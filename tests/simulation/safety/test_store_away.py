@@ -14,6 +14,7 @@ from emberkeep.jobs.model import JobStatus
 from tests.simulation.test_cluster import attempt, drivers, passes, running, status, wait_for
 from tests.simulation.test_crash_points import AWAY, check_end
 from tests.simulation.test_cut_off_leader import ONE_EXECUTOR, Cut, everything
+from tests.simulation.test_supply import QUICK, up
 from tests.support.simulator.cluster import ClusterPlan
 from tests.support.simulator.scripts import Script
 from tests.support.simulator.simulation import Report, Run, play, simulate
@@ -110,6 +111,29 @@ def test_a_leader_without_its_store_gives_no_driver_up_and_counts_silence_anew_a
         await run.end_everything()
 
     passes(story)
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize("told", [True, False], ids=["session suspended", "disk full"])
+def test_a_leader_without_its_store_starts_no_task_manager_again_and_ends_none(told: bool) -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", ONE_EXECUTOR)
+        process = await running(run, job, number=1, executors=1)
+        (node,) = up(run)
+        assert node.agent is not None
+        assert run.cluster.supply is not None
+        away, starts = Away(run, told=told), run.cluster.supply.starts
+        await asyncio.sleep(5.0)
+        run.cluster.machines.kill(node.agent)
+        await asyncio.sleep(30.0)
+        assert (run.cluster.supply.listed, run.cluster.supply.starts) == ({node.id}, starts)
+        away.end()
+        await wait_for(run, lambda: up(run) == [node], "it is started again")
+        assert await running(run, job, number=1, executors=1) is process
+        run.cluster.cancel(job)
+        await wait_for(run, lambda: not up(run), "nothing is left")
+
+    passes(story, on_demand=True, options=QUICK)
 
 
 @pytest.mark.req("SAFE-10")

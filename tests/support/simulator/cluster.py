@@ -160,6 +160,7 @@ class SimCluster:
         self.storage = SimStorage(self._leaders_time, owned=plan.owned_storage)
         self.store.on_create.append(lambda job_id, _: self.storage.put(job_id))
         self.on_order: list[Callable[[Process, Message], None]] = []  # called for JobManagers' requests
+        self.on_supply: list[Callable[[Process, str], None]] = []  # called when it starts or ends a task manager itself
         self.jobs: list[SubmittedJob] = []
         self.jm_lives = 0
         self.streams: Streams = {}
@@ -281,6 +282,12 @@ class SimCluster:
         """SIGKILL the JobManager process, which has been started."""
         assert self.jm_process is not None
         self.machines.kill(self.jm_process)
+
+    def supplied(self, what: str) -> None:
+        """Note that the JobManager is about to start or end a task manager through its resource driver."""
+        assert self.jm_process is not None
+        for told in self.on_supply:
+            told(self.jm_process, what)
 
     def _ordered(self, process: Process, address: str, request: Message) -> None:
         for told in self.on_order:

@@ -137,6 +137,7 @@ class Properties:
         cluster.room.on_kill.append(self._killed)
         cluster.network.on_served.append(self._served)
         cluster.on_order.append(self._ordered)
+        cluster.on_supply.append(self._acted)
         for node in cluster.nodes:
             node.record.on_write.append(partial(self._agent_recorded, node))
         cluster.store.on_attempt.append(self._attempt_recorded)
@@ -248,12 +249,19 @@ class Properties:
 
     def _ordered(self, process: Process, request: Message) -> None:
         """Check (n) when JobManager ``process`` sends a request to a task manager."""
-        since = self.cluster.store.away_from(process)
-        if since is not None:
+        if isinstance(request, ORDERS):
+            self._acted(process, type(request).__name__)
+        elif self.cluster.store.away_from(process) is not None:
             self.cluster.history.judged("n")
-        if since is not None and self.now - since > FRESH + SLACK and isinstance(request, ORDERS):
-            seconds = f"{self.now - since:.1f} s"
-            self._violate("n", f"{type(request).__name__} from a JobManager that has had no store for {seconds}")
+
+    def _acted(self, process: Process, what: str) -> None:
+        """Check (n) when JobManager ``process`` gives an order, or starts or ends a task manager itself."""
+        since = self.cluster.store.away_from(process)
+        if since is None:
+            return
+        self.cluster.history.judged("n")
+        if self.now - since > FRESH + SLACK:
+            self._violate("n", f"{what} from a JobManager that has had no store for {self.now - since:.1f} s")
 
     def _served(self, source: Party, operation: str, received: float, error: str) -> None:
         if error:

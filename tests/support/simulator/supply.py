@@ -58,6 +58,7 @@ class SimDriver:
         await self._start(next(node for node in self._cluster.nodes if node.id == task_manager))
 
     async def _start(self, node: TaskManagerNode) -> None:
+        self._cluster.supplied(f"start of {node.id}")
         self.listed.add(node.id)
         await asyncio.sleep(STEP)
         self.starts += 1
@@ -67,6 +68,7 @@ class SimDriver:
         await asyncio.sleep(STEP)
 
     async def end(self, task_manager: TaskManagerId) -> None:
+        self._cluster.supplied(f"end of {task_manager}")
         for node in self._cluster.nodes:
             if node.id == task_manager and node.agent is not None:
                 self._cluster.machines.kill(node.agent)

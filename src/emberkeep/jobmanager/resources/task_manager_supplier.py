@@ -3,6 +3,10 @@
 A cycle reads the state (what the resource driver lists, what is registered, what is missing), decides once
 (``slots.task_manager_supply``) and carries the decision out. It keeps no state that the next cycle, or the next leader,
 could not determine again.
+
+No epoch protects a platform from a former leader: whoever may end a pod ends it. So the job store confirms the
+leadership before each change there. A leader that was frozen would otherwise take a task manager that has registered
+with its successor for one that never registered.
 """
 
 from __future__ import annotations
@@ -22,13 +26,12 @@ from emberkeep.base.configuration.options.resource_drivers import (
     START_RETRY_INTERVAL,
 )
 from emberkeep.base.configuration.values import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.chronicle.occurrence import Occurrence, What, shortened
-from emberkeep.chronicle.ports import Recorder
 from emberkeep.jobmanager.nodes.platform_outages import PlatformOutages
 from emberkeep.jobmanager.resources.resource_manager import ResourceManager
-from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.term import Term
 from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.resource_driver import NoFreeNode, ResourceManagerDriver, StartedTaskManager
 from emberkeep.slots.supply import Supply
@@ -64,14 +67,14 @@ class TaskManagerSupplier:
         driver: ResourceManagerDriver,
         resources: ResourceManager,
         outages: PlatformOutages,
-        clock: SteadyClock,
-        chronicle: Recorder,
+        term: Term,
     ) -> None:
         self._driver = driver
         self._outages = outages
-        self._chronicle = chronicle
+        self._authority = term.authority
+        self._chronicle = term.chronicle
         self._resources = resources
-        self._clock = clock
+        self._clock = term.clock
         self._supply = TaskManagerSupply(supply_limits(configuration), driver.spec)
         self._warned: dict[str, str] = {}  # the newest warning of each kind
         self._problem = ""
@@ -94,6 +97,8 @@ class TaskManagerSupplier:
             while True:
                 try:
                     await self._cycle(stops)
+                except Conflict:  # another JobManager is the leader
+                    self._authority.suspect()  # which ends this one
                 except EmberkeepError as error:
                     self._warn("cycle", f"cannot start or end task managers: {error}")
                 else:
@@ -102,17 +107,26 @@ class TaskManagerSupplier:
 
     async def _cycle(self, stops: asyncio.TaskGroup) -> None:
         """``stops``: the requests to stop, at most one to each task manager. The next cycle does not wait for them."""
+        if self._authority.in_doubt:
+            return
         started = await self._driver.survey()
         await self._review_outages(started)
         supply = await self._resources.supply()
+        if self._supply.changes_platform(started, supply, self._clock.now()) and not await self._authority.confirmed():
+            return  # the next cycle decides the same once the leadership is certain
         plan = self._supply.decide(started, supply, self._clock.now())
+        for key in plan.stops:
+            stops.create_task(self._stop(key), name=f"stop {key}")
         counted = self._supply.unended
         unended = await self._end(plan, started)
         await self._revive(plan, supply.blocked)
         if unended <= counted:  # others count for the maximum from the next plan on
             await self._start(plan, started, supply, unended)
-        for key in plan.stops:
-            stops.create_task(self._stop(key), name=f"stop {key}")
+
+    async def _require_leadership(self) -> None:
+        """Raise Conflict if another JobManager is the leader, RetryLater if nobody can tell now."""
+        if not await self._authority.confirmed():
+            self._authority.check()
 
     async def _review_outages(self, started: tuple[StartedTaskManager, ...]) -> None:
         """Block and unblock nodes as the platform says. The cycle continues if that is unknown now."""
@@ -129,6 +143,7 @@ class TaskManagerSupplier:
             del self._warned[gone]  # it has ended by itself, or need not end any longer
         unended = []
         for key, kind in kinds.items():
+            await self._require_leadership()
             if key in alive and kind not in self._warned:
                 log.warning("killing a task manager: it did not register, or did not end, in time", task_manager=key)
             try:
@@ -167,6 +182,7 @@ class TaskManagerSupplier:
             log.info("started task manager", task_manager=made.id, node=made.node_id)
 
     async def _tried(self, work: Callable[[], Awaitable[StartedTaskManager | None]]) -> StartedTaskManager | None:
+        await self._require_leadership()
         try:
             return await work()
         except NoFreeNode as error:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.base.configuration.options.resource_drivers import IDLE_TIMEOUT, MAX_SLOTS, START_RETRY_INTERVAL
-from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.errors import Conflict, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.chronicle.occurrence import What
@@ -124,6 +124,78 @@ def test_an_outage_of_the_platform_starts_and_ends_nothing() -> None:
         assert nodes.revived == []
 
     supplied(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_cannot_confirm_that_it_leads_starts_again_and_ends_nothing() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        await cluster.run_job()
+        (used,) = nodes.listed.values()
+        unused = StartedTaskManager(TaskManagerId("tm-1"), "node-1")
+        nodes.listed[unused.id] = unused
+        cluster.service.pause()
+        nodes.dies(used.id)
+        nodes.dies(unused.id)
+        await asyncio.sleep(60.0)
+        assert set(nodes.listed) == {used.id, unused.id}
+        assert nodes.revived == []
+        cluster.service.resume()
+        await cluster.holds(lambda: set(nodes.listed) == {used.id})
+        assert nodes.revived == [used.id]
+
+    supplied(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_cannot_confirm_that_it_leads_starts_nothing() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        nodes.outage = Unavailable("`squeue` failed")
+        await cluster.service.gateway.submit(graph(1))
+        cluster.service.pause()
+        nodes.outage = None
+        await asyncio.sleep(60.0)
+        assert nodes.listed == {}
+        cluster.service.resume()
+        await cluster.next_jobmaster(JOB, 1)
+
+    supplied(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_another_one_has_replaced_ends_none_of_its_task_managers_and_stops() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        started = StartedTaskManager(TaskManagerId("tm-0"), "node-0")
+        nodes.listed[started.id] = started
+        await asyncio.sleep(100.0)
+        assert isinstance(cluster.store, FailingStore)
+        cluster.store.disk.epoch += 1  # the next leader, with which it has registered
+        await asyncio.sleep(100.0)
+        assert list(nodes.listed) == [started.id]
+
+    with pytest.raises(Conflict):
+        supplied(scenario)
+
+
+def test_a_new_leader_that_was_in_doubt_at_its_first_look_starts_those_again_that_died_with_the_one_before_it() -> None:
+    async def run() -> None:
+        store, nodes = FailingStore(), MemoryNodes()
+        cluster = SmallCluster(store, SETTINGS, resource_driver=nodes)
+
+        async def registers(started: StartedTaskManager) -> None:
+            await cluster.add(started.id, node_id=started.node_id)
+
+        nodes.on_start = registers
+        async with cluster.leading():
+            await cluster.run_job()
+        (used,) = nodes.listed.values()
+        cluster.task_managers.clear()
+        nodes.dies(used.id)
+        store.before["confirm"] = [RetryLater("away")] * 4
+        async with cluster.leading():
+            await cluster.holds(lambda: nodes.revived == [used.id])
+            assert store.before["confirm"] == []
+
+    in_virtual_time(run)
 
 
 @pytest.mark.req("BLK-20")
