@@ -23,7 +23,7 @@ import msgspec
 
 from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.blocklist.model import PERMANENT
+from emberkeep.blocklist.model import PERMANENT, EvacuatedDrivers
 from emberkeep.client.calls.audit import AuditCalls
 from emberkeep.client.calls.blobs import BlobCalls
 from emberkeep.client.calls.connect import ConnectCalls
@@ -78,11 +78,9 @@ def _entry_about(
 def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.BlockRequest) -> bool:
     """True if ``entry`` is the one that ``request`` makes."""
     end = PERMANENT if request.end_timestamp is None else int(request.end_timestamp)
-    return (entry.action, entry.end_timestamp, entry.cause) == (
-        request.action,
-        end,
-        " ".join(request.cause.split()),
-    ) and request.drivers in (None, entry.drivers)
+    made = (request.action, end, " ".join(request.cause.split()))
+    drivers = entry.drivers or EvacuatedDrivers.RESTART  # which an entry leaves out
+    return (entry.action, entry.end_timestamp, entry.cause) == made and request.drivers in (None, drivers)
 
 
 class RestClient:

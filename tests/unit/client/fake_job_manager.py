@@ -725,12 +725,13 @@ def _place(request: web.Request) -> Place:
 
 
 def entry_info(entry: Blocked) -> rest_blocklist.BlockedNodeInfo:
+    """Describe an entry. Like a JobManager, say nothing of drivers unless they stay."""
     return rest_blocklist.BlockedNodeInfo(
         action=entry.action,
         start_timestamp=entry.start_ms,
         end_timestamp=entry.end_ms,
         cause=entry.cause,
-        drivers=entry.drivers,
+        drivers=EvacuatedDrivers.WAIT if entry.drivers is EvacuatedDrivers.WAIT else None,
         task_managers=[],
     )
 

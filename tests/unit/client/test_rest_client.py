@@ -9,7 +9,7 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import permanent
-from emberkeep.blocklist.model import BlockAction
+from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unreachable
 from emberkeep.client.rest_client import RestClient
@@ -192,6 +192,21 @@ async def test_a_change_of_the_blocklist_whose_answer_was_lost_is_found_in_the_l
         await client.unblock("n1", task_manager=task_manager)
         with pytest.raises(Absent):
             await client.unblock("n1", task_manager=task_manager)
+
+
+@pytest.mark.parametrize("drivers", [None, *EvacuatedDrivers])
+async def test_an_evacuation_whose_answer_was_lost_is_found_in_the_list(
+    fake: FakeJobManager, drivers: EvacuatedDrivers | None
+) -> None:
+    asked = msgspec.structs.replace(BLOCK, action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, drivers=drivers)
+    async with RestClient(fake.endpoint) as client:
+        fake.unanswered = [504]
+        assert (await client.block("n1", asked)).cause == "fan is loud"
+        if drivers is not None:
+            (other,) = set(EvacuatedDrivers) - {drivers}
+            fake.unanswered = [504]
+            with pytest.raises(Conflict):
+                await client.block("n1", msgspec.structs.replace(asked, drivers=other))
 
 
 @pytest.mark.parametrize(
