@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import pytest
@@ -31,10 +32,12 @@ ONE_AT_MOST = {MAX_SLOTS.key: str(SPEC.slots)}
 
 
 def supplied(
-    scenario: Callable[[SmallCluster, MemoryNodes], Awaitable[None]], settings: Mapping[str, str] = MappingProxyType({})
+    scenario: Callable[[SmallCluster, MemoryNodes], Awaitable[None]],
+    settings: Mapping[str, str] = MappingProxyType({}),
+    kind: type[MemoryNodes] = MemoryNodes,
 ) -> None:
     async def run() -> None:
-        nodes = MemoryNodes()
+        nodes = kind()
         cluster = SmallCluster(FailingStore(), {**SETTINGS, **settings}, resource_driver=nodes)
 
         async def registers(started: StartedTaskManager) -> None:
@@ -174,6 +177,24 @@ def test_a_leader_that_another_one_has_replaced_ends_none_of_its_task_managers_a
 
     with pytest.raises(Conflict):
         supplied(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_is_replaced_while_the_platform_is_slow_makes_no_further_change_there() -> None:
+    async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
+        for number in (0, 1):
+            dead = StartedTaskManager(TaskManagerId(f"tm-{number}"), f"node-{number}", alive=False)
+            nodes.listed[dead.id] = dead
+        assert isinstance(nodes, SlowNodes)
+        assert isinstance(cluster.store, FailingStore)
+        await cluster.holds(lambda: nodes.ending)
+        cluster.store.disk.epoch += 1
+        await asyncio.sleep(60.0)
+        assert nodes.ending == ["tm-0"]
+        assert set(nodes.listed) == {"tm-1"}
+
+    with pytest.raises(Conflict):
+        supplied(scenario, kind=SlowNodes)
 
 
 def test_a_new_leader_that_was_in_doubt_at_its_first_look_starts_those_again_that_died_with_the_one_before_it() -> None:
@@ -357,6 +378,18 @@ def test_one_that_may_have_got_the_order_to_end_is_not_used_again_because_it_ref
             await ends.retire(told.info.id)
 
     supplied(scenario)
+
+
+@dataclass
+class SlowNodes(MemoryNodes):
+    """``ending``: the task managers of which an end was asked for, each of which takes five seconds."""
+
+    ending: list[TaskManagerId] = field(default_factory=list)
+
+    async def end(self, task_manager: TaskManagerId) -> None:
+        self.ending.append(task_manager)
+        await asyncio.sleep(5.0)
+        await super().end(task_manager)
 
 
 class Hangs:
