@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bench.commands import temporary_directory
@@ -104,5 +104,6 @@ def _busy() -> Iterator[Callable[[], None]]:
     try:
         yield check
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -17,10 +17,12 @@ from yarl import URL
 
 from campaign.processes.clients import ClientsWorld, SubmittedJob
 from campaign.processes.gateways.late_writes import ACKNOWLEDGED, LateWrite
+from campaign.processes.gateways.stored import FENCED
 from campaign.processes.places import Places
 
 PATIENCE = 20.0  # seconds: the gateway's process may be away, or stand still
 _ANSWER_SECONDS = 10.0
+_OVER = " is over"  # in what a gateway says to an attempt that is over
 _PAUSE = 0.3  # until a request is repeated
 _LOOKS = 0.2
 
@@ -53,6 +55,12 @@ def read_door(path: Path) -> Door:
 
 class _Exception(msgspec.Struct):
     exception: str
+    message: str
+
+    @property
+    def reason(self) -> str:
+        """The kind of the refusal; its text if only the kind is that of an attempt that is over, as of a credential."""
+        return self.message if self.exception == FENCED and _OVER not in self.message else self.exception
 
 
 class _Refusal(msgspec.Struct):
@@ -126,7 +134,7 @@ async def _answer(session: aiohttp.ClientSession, url: str, content: bytes) -> s
             if status < 400:
                 return ACKNOWLEDGED
             if status != 503:
-                return msgspec.json.decode(body, type=_Refusal).remote.exception
+                return msgspec.json.decode(body, type=_Refusal).remote.reason
         # Of the latter kind is what answers at the port of a gateway that has another one since its restart.
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError):
             pass

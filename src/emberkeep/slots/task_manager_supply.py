@@ -69,6 +69,7 @@ class TaskManagerSupply:
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
         self._has_decided = False
+        self._had_decided = False  # before the newest plan
 
     def changes_platform(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> bool:
         """True if the plan for this moment starts or ends anything through the resource driver. Decides nothing yet."""
@@ -79,7 +80,8 @@ class TaskManagerSupply:
         """Return the plan for this moment."""
         standing = {each.id: each for each in supply.standing}
         self._forget_all_but({each.id for each in started})
-        inherits, self._has_decided = supply.jobs and not self._has_decided, True
+        inherits = supply.jobs and not self._has_decided
+        self._had_decided, self._has_decided = self._has_decided, True
         revives: list[TaskManagerId] = []
         ends: list[TaskManagerId] = []
         for each in started:
@@ -103,6 +105,13 @@ class TaskManagerSupply:
             stops=(*self._asked_again(left, supply), *self._stops(left, supply, now)),
             ends=tuple(ends),
         )
+
+    def interrupted(self) -> None:
+        """Note that the newest plan was not carried out as a whole: the next one decides as this one did.
+
+        What died with the leader before is then still started again, and not taken for what nobody needs.
+        """
+        self._has_decided = self._had_decided
 
     def start_failed(self, now: float) -> None:
         """Note that a task manager could not be started, or ended before it registered."""

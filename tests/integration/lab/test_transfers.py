@@ -15,6 +15,7 @@ from campaign.processes.cluster import Member
 from campaign.processes.hosts import Hosts
 from campaign.processes.transfers.hits import Transfer
 from campaign.processes.transfers.running import RunningTransfers
+from tests.integration.conditions import until
 from tests.integration.hosts.requirements import why_not
 
 pytestmark = [pytest.mark.integration]
@@ -32,6 +33,8 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
 RECEIVER = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection, open(sys.argv[3], "wb", 0) as file:
+    file.write(connection.recv(65536))
+    sys.stdin.read()
     while data := connection.recv(65536):
         file.write(data)
 """
@@ -49,7 +52,7 @@ def on(hosts: Hosts, name: str, program: str, *arguments: object) -> subprocess.
     """Start a program on a host."""
     with hosts.inside(name):
         words = [sys.executable, "-c", program, *map(str, arguments)]
-        return subprocess.Popen(words, stdout=subprocess.PIPE)
+        return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def test_a_file_is_on_its_way_for_a_while_also_after_faults_of_the_network(tmp_path: Path, hosts: Hosts) -> None:
@@ -71,9 +74,10 @@ def test_a_file_is_on_its_way_for_a_while_also_after_faults_of_the_network(tmp_p
             for number in range(2):
                 file = incoming / str(number)
                 with on(hosts, "tm-1", RECEIVER, address, PORT, file) as receiver:
-                    while not running.now():
-                        assert receiver.poll() is None, "it has arrived at once"
+                    until(running.now, "a part has arrived")
                     assert running.now() == [Transfer("jm-1", "tm-1")]
+                    assert receiver.stdin is not None
+                    receiver.stdin.close()
                 assert file.stat().st_size == BYTES
                 assert running.now() == []
                 file.unlink()

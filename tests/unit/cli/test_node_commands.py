@@ -147,8 +147,10 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
     ]
 
     def become_free() -> None:
-        conditions.until(lambda: fake.requests.count("GET /v1/taskmanagers") > 2, "it has been seen as busy")
-        fake.task_managers = [free]
+        try:
+            conditions.until(lambda: fake.requests.count("GET /v1/taskmanagers") > 2, "it has been seen as busy")
+        finally:
+            fake.task_managers = [free]
 
     later = threading.Thread(target=become_free, daemon=True)
     later.start()

@@ -280,6 +280,19 @@ def test_a_new_leader_starts_those_again_that_died_with_the_one_before_it() -> N
 
 
 @pytest.mark.req("BLK-9")
+def test_a_plan_of_a_new_leader_that_was_interrupted_is_made_again() -> None:
+    planner = made()
+    dead = [StartedTaskManager(key(number), f"node-{number}", alive=False) for number in (1, 2)]
+    with_jobs = replace(supply(), jobs=True)
+    planner.decide(dead, with_jobs, 0.0)
+    planner.interrupted()
+    assert planner.decide([*alive(1), *dead[1:]], with_jobs, 1.0) == SupplyPlan(revives=(key(2),))
+    planner.decide(alive(1, 2), with_jobs, 2.0)
+    planner.interrupted()
+    assert planner.decide([*alive(1), *dead[1:]], with_jobs, 3.0).ends == (key(2),), "its first plan was carried out"
+
+
+@pytest.mark.req("BLK-9")
 def test_what_was_told_to_the_one_before_it_does_not_end_the_next_one() -> None:
     planner = made()
     idle = supply(standing(1, idle=True))

@@ -1,7 +1,7 @@
 """Writes a backup: a directory of members, or one archive file (``.tar``) of them.
 
 Everything is first written into a directory of its own next to the target. Only a complete and durable backup gets the
-target's name, and an existing file or directory is never replaced.
+target's name. An existing file or directory is never replaced, except an empty directory that appears meanwhile.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class BlobTree:
         new = identity(os.lstat(source))
         with self._lock:
             # The index lacks what another process has stored, or this one before it has listed anything.
-            existed = self._index.has(place) or _identity_or_none(self.file(owner, key)) is not None
+            existed = self._index.has(place) or _exists(self.file(owner, key))
             if owner not in self._durable:
                 self._make_owner(owner)
             try:
@@ -341,6 +341,15 @@ def _sync_directory(path: Path) -> None:
     """Sync a directory, unless it was deleted in the meantime."""
     with contextlib.suppress(FileNotFoundError):
         sync_directory(path)
+
+
+def _exists(path: Path) -> bool:
+    """True if something has this name. Raises OSError if nobody can tell: that is not "no"."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _identity_or_none(path: Path) -> Identity | None:

@@ -118,8 +118,12 @@ class TaskManagerSupplier:
         for key in plan.stops:
             stops.create_task(self._stop(key), name=f"stop {key}")
         counted = self._supply.unended
-        unended = await self._end(plan, started)
-        await self._revive(plan, supply.blocked)
+        try:
+            unended = await self._end(plan, started)
+            await self._revive(plan, supply.blocked)
+        except EmberkeepError:  # the leadership is in doubt
+            self._supply.interrupted()
+            raise
         if unended <= counted:  # others count for the maximum from the next plan on
             await self._start(plan, started, supply, unended)
 

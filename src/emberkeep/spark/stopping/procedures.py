@@ -113,7 +113,8 @@ class QueryProcedures:
         if query.reached is None:
             return not ending
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
-        self._drain_begun = self._drain_begun or (ending and state.drained)
+        # Asked again: while the state was read, the stop may have failed, and then the job continues.
+        self._drain_begun = self._drain_begun or (self.takes_starts and state.drained)
         if not state.is_between_batches and (state.drained or ending):
             log.info("running a batch that was planned", query=str(query), batch=state.planned)
         if not ending:

@@ -207,7 +207,7 @@ class Restore:
                     hint="give the query its earlier name, or its earlier position among the unnamed queries; start "
                     "new queries after the others",
                 )
-            self._notices.say(f"{query} is not in the savepoint: it starts from nothing")
+            self._notices.say(f"{query} is not in the savepoint: it starts from its own checkpoint, or from nothing")
             return None
         if saved.sink != query.identity.sink:
             self._notices.say(f"{query} wrote to {saved.sink} when the savepoint was made")
@@ -218,7 +218,7 @@ class Restore:
         """True if the query's own checkpoint is exactly at the savepoint's batch; False if there is no checkpoint.
 
         Raises RestoreRefused if the checkpoint belongs to another query, is at another batch, or has read something
-        else: a copy that went its own way has the same query id, and may have the same batch number.
+        else: a copy with which another job continued has the same query id, and may have the same batch number.
         """
         if not files.exists(f"{location}/metadata"):
             return False

@@ -11,12 +11,13 @@ from typing import Any, NoReturn
 
 import pytest
 
+from emberkeep.adapters.blobs import files_tree
 from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.adapters.blobs.objects import ObjectBlobs
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.errors import Fatal, RetryLater, Unavailable
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.jobmanager.blobs.core import ThreadedDisk
@@ -100,6 +101,36 @@ async def test_the_ha_store_takes_a_copy_where_another_jobs_cannot_be_read(
     assert not disk.times, "the other job's was tried"
     for owner in (ONE, OTHER):
         assert (tmp_path / "ha" / owner / str(KEY)).read_bytes() == CONTENT
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_a_blob_that_cannot_be_looked_at_is_not_taken_for_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one is deleted again if its directory cannot be synced."""
+    await _stored(tmp_path)
+    again = tmp_path / "again"
+    again.write_bytes(CONTENT)
+    target, look = str(tmp_path / "ha" / ONE / str(KEY)), os.lstat
+    unreadable = [target]
+
+    def failing(path: Any, *arguments: Any, **named: Any) -> os.stat_result:
+        if os.fspath(path) in unreadable:
+            unreadable.clear()
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return look(path, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "lstat", failing)
+        patched.setattr(files_tree, "_sync_directory", _fails)
+        with pytest.raises(EmberkeepError):
+            await DirectoryBlobs(tmp_path / "ha").put(ONE, KEY, again)
+    assert Path(target).read_bytes() == CONTENT
+
+
+def _fails(_: Path) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 @pytest.mark.req("SAFE-1")

@@ -267,7 +267,7 @@ async def test_a_job_manager_that_must_wait_for_a_restore_makes_no_keys_and_no_i
     write_unfinished(place, record)
     settings = {"security.encryption": encryption, "metrics.otlp.endpoint": "http://127.0.0.1:1/v1/metrics"}
     with pytest.raises(RetryLater, match="a restore from a backup has not ended"):
-        async with asyncio.timeout(20), leading(tmp_path, settings):
+        async with asyncio.timeout(120), leading(tmp_path, settings):
             pass
     assert [path.name for path in (tmp_path / "state").rglob("*") if path.is_file()] == [RESTORING]
 

@@ -18,6 +18,7 @@ from emberkeep.chronicle.occurrence import What
 from emberkeep.chronicle.selection import Selection
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.protocol.messages.root import Message
+from emberkeep.slots.blocked import BlocklistView
 from emberkeep.slots.resource_driver import NodeOutage, StartedTaskManager
 from tests.support.resource_drivers.memory_nodes import SPEC, MemoryNodes
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -219,6 +220,29 @@ def test_a_new_leader_that_was_in_doubt_at_its_first_look_starts_those_again_tha
     in_virtual_time(run)
 
 
+def test_a_new_leader_that_falls_into_doubt_between_two_starts_makes_the_second_one_later() -> None:
+    async def run() -> None:
+        store = FailingStore()
+        nodes = NodesOfALeaderInDoubt(store)
+        dead = [StartedTaskManager(TaskManagerId(f"tm-{number}"), f"node-{number}") for number in range(2)]
+        cluster = SmallCluster(store, SETTINGS, resource_driver=nodes)
+
+        async def registers(started: StartedTaskManager) -> None:
+            await cluster.add(started.id, node_id=started.node_id)
+
+        nodes.on_start = registers
+        async with cluster.leading():
+            await cluster.run_job()
+        cluster.task_managers.clear()
+        for each in dead:
+            nodes.listed[each.id] = each
+            nodes.dies(each.id)
+        async with cluster.leading():
+            await cluster.holds(lambda: nodes.revived == [each.id for each in dead])
+
+    in_virtual_time(run)
+
+
 @pytest.mark.req("BLK-20")
 def test_a_node_that_the_platform_takes_out_of_service_is_blocked_until_it_is_back() -> None:
     async def scenario(cluster: SmallCluster, nodes: MemoryNodes) -> None:
@@ -390,6 +414,21 @@ class SlowNodes(MemoryNodes):
         self.ending.append(task_manager)
         await asyncio.sleep(5.0)
         await super().end(task_manager)
+
+
+class NodesOfALeaderInDoubt(MemoryNodes):
+    """It takes long to start the first task manager again; then the job store is away once."""
+
+    def __init__(self, store: FailingStore) -> None:
+        super().__init__()
+        self._store = store
+
+    async def revive(self, task_manager: TaskManagerId, blocked: BlocklistView) -> None:
+        is_first = not self.revived
+        await super().revive(task_manager, blocked)
+        if is_first:
+            await asyncio.sleep(60.0)
+            self._store.before["confirm"] = [RetryLater("away")]
 
 
 class Hangs:
