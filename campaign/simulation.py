@@ -7,6 +7,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -32,16 +33,23 @@ def world_of(seed: int, number: int, favoured: tuple[str, ...]) -> World:
 def play_chunk(seed: int, numbers: range, favoured: tuple[str, ...]) -> list[Result]:
     """Play worlds in this process."""
     results: list[Result] = []
-    gc.disable()
-    try:
+    with collected_at_the_end():
         for number in numbers:
             world = world_of(seed, number, favoured)
             played = play_world(world)
             results.append((figures_of(world, played), played.violation))
+    return results
+
+
+@contextmanager
+def collected_at_the_end() -> Iterator[None]:
+    """Let the garbage collector wait while a few worlds are played: what a world has made becomes garbage at once."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
-    gc.collect()
-    return results
+        gc.collect()
 
 
 def run(progress: Progress, state: Path, until: float, processes: int, show: Shown) -> None:

@@ -79,7 +79,7 @@ def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.
     """True if ``entry`` is the one that ``request`` makes."""
     end = PERMANENT if request.end_timestamp is None else int(request.end_timestamp)
     made = (request.action, end, " ".join(request.cause.split()))
-    drivers = entry.drivers or EvacuatedDrivers.RESTART  # which an entry leaves out
+    drivers = entry.drivers or EvacuatedDrivers.RESTART  # an entry leaves RESTART out
     return (entry.action, entry.end_timestamp, entry.cause) == made and request.drivers in (None, drivers)
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-
 import pytest
 
 from campaign.playing import play_world
 from campaign.progress import ROOT
-from campaign.simulation import CHUNK, keep
+from campaign.simulation import CHUNK, collected_at_the_end, keep
 from campaign.swarm import FAMILIES, draw_world
 from campaign.world import World
 
 WORLDS = 1_600
-AT_ONCE = 50
 FAILED = ROOT / ".campaign" / "usual"  # a person decides what becomes a regression test
 
 
@@ -22,24 +18,15 @@ def usual_world(number: int) -> World:
     return draw_world(f"usual-{number}")
 
 
-@pytest.fixture(autouse=True)
-def collected_now_and_then() -> Iterator[None]:
-    """Let the garbage collector wait: what a world has made becomes garbage all at once."""
-    gc.disable()
-    yield
-    gc.enable()
-
-
-@pytest.mark.parametrize("first", range(0, WORLDS, AT_ONCE))
+@pytest.mark.parametrize("first", range(0, WORLDS, CHUNK))
 def test_no_world_breaks_a_rule(first: int) -> None:
-    for number in range(first, first + AT_ONCE):
-        world = usual_world(number)
-        violation = play_world(world).violation
-        if violation:
-            path = keep(world, violation, FAILED).relative_to(ROOT)
-            pytest.fail(f"{violation}\nreplay: python -m campaign --replay {path} --verbose", pytrace=False)
-        if number % CHUNK == 0:
-            gc.collect()
+    with collected_at_the_end():
+        for number in range(first, first + CHUNK):
+            world = usual_world(number)
+            violation = play_world(world).violation
+            if violation:
+                path = keep(world, violation, FAILED).relative_to(ROOT)
+                pytest.fail(f"{violation}\nreplay: python -m campaign --replay {path} --verbose", pytrace=False)
 
 
 def test_the_worlds_have_faults_of_each_kind() -> None:

@@ -127,7 +127,7 @@ def _pack(staging: Staging, target: Path, names: list[str]) -> None:
             os.fsync(file.fileno())
         _publish(temporary, target)
     finally:
-        with contextlib.suppress(OSError):  # as of the members, what is left does not make the backup fail
+        with contextlib.suppress(OSError):  # a temporary file that stays does not make the backup fail
             temporary.unlink(missing_ok=True)
     sync_directory(target.parent)
 

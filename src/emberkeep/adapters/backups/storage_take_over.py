@@ -65,7 +65,7 @@ class StorageTakeOver:
         Raises what ``look`` raises.
         """
         self.look(identity)
-        self._note_replaced()  # before the storage is another one's: at no moment may the lost job store lead with it
+        self._note_replaced()  # before the storage changes hands: the lost job store may never lead with it
         storage = ClusterStorage(self._layout, self._now_ms)
         place = storage.settle(StoreOrigin(identity=identity, storage="", was_led=False)) or storage.adopt()
         self._note_replaced()

@@ -104,7 +104,7 @@ def trim_event_logs(directory: Path, lasting: Lasting = lambda _: (), most: int 
 
 
 def dropped_files(files: Sequence[str], most: int) -> Sequence[str]:
-    """Return the files of a log to drop: none, or at least two. With one of their lasting lines, ``most`` files stay.
+    """Return the files of a log to drop: none, or at least two. With one file of their lasting lines, ``most`` stay.
 
     ``files``: in their order. The first one stays: it has the events that name the application and its settings,
     without which nothing can be shown.

@@ -274,8 +274,8 @@ class QueryProcedures:
     def _has_started_all(self) -> bool:
         """True if the script is taken to have started all its queries: it starts none now, and awaits one.
 
-        The same if its last start was 15 s ago. If it has started no query, wait for the first one only if an earlier
-        attempt was already asked to run a procedure.
+        It also counts as that if its last start was 15 s ago. If it has started no query, wait for the first one only
+        if an earlier attempt was already asked to run a procedure.
         """
         if self.gate.is_starting:  # a start may restore a checkpoint, or run a batch that was planned
             return False

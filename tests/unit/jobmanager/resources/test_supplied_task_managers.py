@@ -198,19 +198,25 @@ def test_a_leader_that_is_replaced_while_the_platform_is_slow_makes_no_further_c
         supplied(scenario, kind=SlowNodes)
 
 
+async def once_led(store: FailingStore, nodes: MemoryNodes) -> SmallCluster:
+    """Return a cluster with a job, whose leader and task managers are gone."""
+    cluster = SmallCluster(store, SETTINGS, resource_driver=nodes)
+
+    async def registers(started: StartedTaskManager) -> None:
+        await cluster.add(started.id, node_id=started.node_id)
+
+    nodes.on_start = registers
+    async with cluster.leading():
+        await cluster.run_job()
+    cluster.task_managers.clear()
+    return cluster
+
+
 def test_a_new_leader_that_was_in_doubt_at_its_first_look_starts_those_again_that_died_with_the_one_before_it() -> None:
     async def run() -> None:
         store, nodes = FailingStore(), MemoryNodes()
-        cluster = SmallCluster(store, SETTINGS, resource_driver=nodes)
-
-        async def registers(started: StartedTaskManager) -> None:
-            await cluster.add(started.id, node_id=started.node_id)
-
-        nodes.on_start = registers
-        async with cluster.leading():
-            await cluster.run_job()
+        cluster = await once_led(store, nodes)
         (used,) = nodes.listed.values()
-        cluster.task_managers.clear()
         nodes.dies(used.id)
         store.before["confirm"] = [RetryLater("away")] * 4
         async with cluster.leading():
@@ -225,15 +231,7 @@ def test_a_new_leader_that_falls_into_doubt_between_two_starts_makes_the_second_
         store = FailingStore()
         nodes = NodesOfALeaderInDoubt(store)
         dead = [StartedTaskManager(TaskManagerId(f"tm-{number}"), f"node-{number}") for number in range(2)]
-        cluster = SmallCluster(store, SETTINGS, resource_driver=nodes)
-
-        async def registers(started: StartedTaskManager) -> None:
-            await cluster.add(started.id, node_id=started.node_id)
-
-        nodes.on_start = registers
-        async with cluster.leading():
-            await cluster.run_job()
-        cluster.task_managers.clear()
+        cluster = await once_led(store, nodes)
         for each in dead:
             nodes.listed[each.id] = each
             nodes.dies(each.id)
